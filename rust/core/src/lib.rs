@@ -1,0 +1,14 @@
+//! The pure part of Frazil: bytes and values in, bytes and values out.
+//!
+//! The modules stand in the order in which data walks through them:
+//! `wire → route → convert → partition → (engine writes) → control → commit`.
+//!
+//! Architecture Invariant: nothing here reads a clock, draws a random number, opens a file or a
+//! socket, starts a thread or logs. Time, ids and table metadata arrive as arguments; decisions
+//! leave as values. `clippy.toml` beside `Cargo.toml` is the wall.
+
+pub mod error;
+pub mod limits;
+pub mod offsets;
+
+pub use error::{ErrorKind, Result, SinkError};

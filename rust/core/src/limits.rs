@@ -1,0 +1,18 @@
+//! Every bound of Frazil in one place. Reaching one is back-pressure or a typed error.
+
+/// Rows of one Struct or Map block that Java hands over.
+pub const BLOCK_ROWS_MAX: usize = 256;
+/// Bytes of one frame.
+pub const FRAME_BYTES_MAX: usize = 64 << 20;
+/// Nesting of values and schemas; deeper is an error, never a stack overflow.
+pub const NESTING_MAX: usize = 64;
+/// Columns of one source schema, all levels together.
+pub const SCHEMA_FIELDS_MAX: usize = 10_000;
+/// Source schemas that one session remembers.
+pub const SCHEMAS_MAX: usize = 4_096;
+/// Rows that a table gathers before they become an Arrow batch for the writers.
+pub const BATCH_ROWS: usize = 8_192;
+/// Segments of one table and session that may wait for their commit.
+pub const SEGMENTS_IN_FLIGHT_MAX: usize = 4;
+/// Bytes of the writer state in one table property before it is cut into shards.
+pub const STATE_BYTES_MAX: usize = 32 << 10;
