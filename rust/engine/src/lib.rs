@@ -1,1 +1,7 @@
 //! x
+
+pub mod catalog;
+mod redact;
+pub mod storage;
+#[cfg(test)]
+mod test_server;
