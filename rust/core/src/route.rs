@@ -21,7 +21,7 @@ impl StaticRoute {
     }
 
     /// Returns, for each table by its index in [`SinkConfig::tables`], which of `rows` go there.
-    pub fn split<'a>(self, rows: &'a [u32]) -> impl Iterator<Item = (usize, &'a [u32])> {
+    pub fn split(self, rows: &[u32]) -> impl Iterator<Item = (usize, &[u32])> {
         (0..self.table_count).map(move |table| (table, rows))
     }
 }

@@ -10,6 +10,9 @@
 
 use iceberg::spec::Transform;
 
+/// Bytes of a whole list.
+const TEXT_BYTES_MAX: usize = 1_024;
+
 /// One field of a partition spec as configured: a column and how it becomes a partition value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionTerm {
@@ -24,6 +27,12 @@ pub struct PartitionTerm {
 pub fn parse(text: &str) -> Result<Vec<PartitionTerm>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
+    }
+    // So that messages can show any part of it.
+    if text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+        return Err(format!(
+            "must have at most {TEXT_BYTES_MAX} bytes and no control characters"
+        ));
     }
     let mut terms: Vec<PartitionTerm> = Vec::new();
     for part in split_outside_parentheses(text)? {
@@ -240,6 +249,8 @@ mod tests {
             ("a b", "neither a column"),
             ("a..b", "empty name beside a dot"),
             ("a, a", "twice"),
+            ("a\0", "no control characters"),
+            (&"x".repeat(1_025), "at most 1024 bytes"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -7,6 +7,9 @@ use super::keys::{self, Key, PASSED_PREFIXES};
 /// Letters of a short word that may differ before another word was meant.
 const EDITS_MAX: usize = 2;
 
+/// Letters of a word that is compared with others: nobody mistypes a longer one.
+const WORD_MAX: usize = 256;
+
 /// Returns the known key nearest to `name`, or `None` when nothing is near enough to be meant.
 /// `tables` are the configured table names, which per-table keys contain.
 pub(super) fn nearest_key(name: &str, tables: &[String]) -> Option<String> {
@@ -35,6 +38,9 @@ pub(super) fn nearest<'a>(
     candidates: impl Iterator<Item = &'a str>,
     edits_max: usize,
 ) -> Option<String> {
+    if word.len() > WORD_MAX {
+        return None;
+    }
     candidates
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(edits, _)| *edits <= edits_max.max(EDITS_MAX))
@@ -163,6 +169,10 @@ mod tests {
             );
         }
         assert_eq!(nearest_key("iceberg.zzzzzzzzzzzzzzzzzzzz", &tables), None);
+        assert_eq!(
+            nearest_key(&format!("iceberg.{}", "z".repeat(300)), &tables),
+            None
+        );
     }
 
     #[test]

@@ -20,6 +20,9 @@ const SOUND: &[(&str, &str)] = &[
     ("iceberg.catalog.warehouse", "file:///data/warehouse"),
 ];
 
+/// Keys laid over the sound configuration, the key that a problem is on, a part of its message.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+
 /// Lays `changes` over the sound configuration; `"-"` takes a key away.
 fn sound_with(changes: &[(&str, &str)]) -> BTreeMap<String, String> {
     let mut values: BTreeMap<String, String> = SOUND
@@ -37,7 +40,7 @@ fn parse_sound(changes: &[(&str, &str)]) -> SinkConfig {
 }
 
 /// Asserts that each case gives exactly one error, on `key`, whose message has `part`.
-fn assert_refused(cases: &[(&[(&str, &str)], &str, &str)]) {
+fn assert_refused(cases: &[Case<'_>]) {
     for (changes, key, part) in cases {
         let (config, problems) = SinkConfig::parse(&sound_with(changes));
         let errors: Vec<_> = problems
@@ -56,7 +59,7 @@ fn assert_refused(cases: &[(&[(&str, &str)], &str, &str)]) {
 }
 
 /// Asserts that each case parses, with exactly one warning, on `key`, whose message has `part`.
-fn assert_warned(cases: &[(&[(&str, &str)], &str, &str)]) {
+fn assert_warned(cases: &[Case<'_>]) {
     for (changes, key, part) in cases {
         let (config, problems) = SinkConfig::parse(&sound_with(changes));
         assert!(config.is_some(), "{changes:?}: {problems:#?}");
@@ -235,8 +238,6 @@ fn a_key_of_one_table_wins_over_the_one_for_all() {
         ("iceberg.control.commit.interval-ms", "60000"),
         ("iceberg.tables.auto-create-enabled", "true"),
         ("iceberg.tables.evolve-schema-enabled", "TRUE"),
-        ("iceberg.tables.schema-force-optional", "true"),
-        ("iceberg.tables.schema-case-insensitive", "true"),
         ("iceberg.tables.default-commit-branch", "dev"),
         ("iceberg.tables.default-id-columns", "id, part"),
         (
@@ -244,11 +245,6 @@ fn a_key_of_one_table_wins_over_the_one_for_all() {
             "day(ts), bucket(id, 16)",
         ),
         ("iceberg.tables.metadata-columns", "_offset,_topic"),
-        ("iceberg.tables.auto-create-props.format-version", "3"),
-        (
-            "iceberg.tables.write-props.write.target-file-size-bytes",
-            "1048576",
-        ),
         ("iceberg.table.db.b.commit-interval-ms", "2000"),
         ("iceberg.table.db.b.commit-rows", "1000"),
         ("iceberg.table.db.b.commit-bytes", "1048576"),
@@ -273,19 +269,8 @@ fn a_key_of_one_table_wins_over_the_one_for_all() {
     assert_eq!((a.branch.as_str(), b.branch.as_str()), ("dev", "audit"));
     assert_eq!(a.id_columns, ["id", "part"]);
     assert!(b.id_columns.is_empty());
-    assert_eq!(
-        a.partition_by,
-        [
-            PartitionTerm {
-                column: "ts".to_owned(),
-                transform: Transform::Day
-            },
-            PartitionTerm {
-                column: "id".to_owned(),
-                transform: Transform::Bucket(16)
-            },
-        ]
-    );
+    let transforms: Vec<_> = a.partition_by.iter().map(|term| term.transform).collect();
+    assert_eq!(transforms, [Transform::Day, Transform::Bucket(16)]);
     assert_eq!(b.partition_by, []);
     assert_eq!(
         a.metadata_columns,
@@ -294,7 +279,22 @@ fn a_key_of_one_table_wins_over_the_one_for_all() {
     assert_eq!(b.metadata_columns, [MetadataColumn::Partition]);
     assert_eq!((a.auto_create, b.auto_create), (true, false));
     assert_eq!((a.evolve, b.evolve), (true, false));
-    for table in [a, b] {
+}
+
+#[test]
+fn properties_and_switches_without_a_key_per_table_reach_every_table() {
+    let config = parse_sound(&[
+        ("iceberg.tables", "db.a,db.b"),
+        ("iceberg.tables.schema-force-optional", "true"),
+        ("iceberg.tables.schema-case-insensitive", "true"),
+        ("iceberg.tables.auto-create-props.format-version", "3"),
+        (
+            "iceberg.tables.write-props.write.target-file-size-bytes",
+            "1048576",
+        ),
+    ]);
+    assert_eq!(config.tables.len(), 2);
+    for table in &config.tables {
         assert!(table.force_optional && table.case_insensitive);
         assert_eq!(table.auto_create_props.get("format-version").unwrap(), "3");
         assert_eq!(
@@ -455,6 +455,12 @@ fn values_are_checked() {
             "frazil.internal.task",
             "is 1, and there are only 1 tasks",
         ),
+    ]);
+}
+
+#[test]
+fn table_properties_are_checked() {
+    assert_refused(&[
         (
             &[("iceberg.tables.auto-create-props.format-version", "1")],
             "iceberg.tables.auto-create-props.format-version",
@@ -675,5 +681,51 @@ fn the_example_connectors_have_no_problems() {
         let (config, problems) = SinkConfig::parse(&values);
         assert_eq!(problems, []);
         assert_eq!(config.unwrap().tables.len(), tables);
+    }
+}
+
+#[test]
+fn any_value_of_any_key_is_judged_without_a_panic() {
+    let long = "x".repeat(100_000);
+    let unclosed = format!("bucket({long}");
+    let values = [
+        "",
+        " ",
+        ",",
+        "(",
+        ")",
+        "a(b",
+        "\0",
+        "\u{1f}.\u{1f}",
+        "-1",
+        "0",
+        "9999999999999999999",
+        "true",
+        "é\u{301}.🧊",
+        "::/",
+        "://",
+        "sqlite:",
+        "jdbc:",
+        "https://@",
+        ".",
+        "..",
+        "a.b,a.b",
+        &long,
+        &unclosed,
+    ];
+    for key in keys::all() {
+        let name = key.name.replace("<name>", "db.orders").replace('*', "x.é");
+        for value in values {
+            let (config, problems) = SinkConfig::parse(&sound_with(&[(&name, value)]));
+            let sound = problems
+                .iter()
+                .all(|problem| problem.level == Level::Warning);
+            assert_eq!(config.is_some(), sound, "{name}: {problems:?}");
+            let longest = problems.iter().map(|problem| problem.message.len()).max();
+            assert!(
+                longest.unwrap_or(0) < 1_000,
+                "{name}: a message of {longest:?} bytes"
+            );
+        }
     }
 }
