@@ -1,6 +1,6 @@
 //! Keys of the catalog and of the storage, both below `iceberg.catalog.`.
 
-use super::KeyType::{Boolean, Password, String};
+use super::KeyType::{Boolean, Int, Password, String};
 use super::{Group, Key};
 
 const JAVA_CLASS: &str = "the native sink cannot load a Java class; use the `s3.` keys, vended \
@@ -63,7 +63,12 @@ pub(super) const CATALOG: Group = Group {
             "Where tokens come from.",
         )
         .medium(),
-        Key::passed("iceberg.catalog.scope", String, "The scope of tokens.").medium(),
+        Key::passed(
+            "iceberg.catalog.scope",
+            String,
+            "The scope of tokens; `catalog` when not set.",
+        )
+        .medium(),
         Key::passed(
             "iceberg.catalog.audience",
             String,
@@ -86,6 +91,24 @@ pub(super) const CATALOG: Group = Group {
             "Sign the requests to a REST catalog with AWS Signature 4.",
         )
         .refused("signed catalog requests are not there yet; use a catalog with OAuth2"),
+        Key::passed(
+            "iceberg.catalog.rest.client.connection-timeout-ms",
+            Int,
+            "How long to wait for a connection to a REST catalog.",
+        )
+        .within(1, i32::MAX as i64),
+        Key::passed(
+            "iceberg.catalog.rest.client.socket-timeout-ms",
+            Int,
+            "How long a REST catalog may be silent within a request.",
+        )
+        .within(1, i32::MAX as i64),
+        Key::passed(
+            "iceberg.catalog.tls.ca-file",
+            String,
+            "A PEM file with certificate authorities to trust besides the system's, for the \
+             catalog and the storage.",
+        ),
         Key::passed(
             "iceberg.catalog.header.*",
             String,
@@ -176,11 +199,6 @@ pub(super) const STORAGE: Group = Group {
             "The key of that encryption: a KMS key's id, or a key in base64 for `custom`.",
         ),
         Key::passed(
-            "iceberg.catalog.tls.ca-file",
-            String,
-            "A PEM file with certificate authorities to trust besides the system's.",
-        ),
-        Key::passed(
             "iceberg.catalog.gcs.service.host",
             String,
             "The address of a store that speaks Google's protocol.",
@@ -211,9 +229,14 @@ pub(super) const STORAGE: Group = Group {
             "The shared key of an Azure storage account.",
         ),
         Key::passed(
+            "iceberg.catalog.adls.auth.shared-key.account.name",
+            String,
+            "The name of an Azure storage account.",
+        ),
+        Key::passed(
             "iceberg.catalog.adls.auth.shared-key.account.key",
             Password,
-            "The same, by the name of Iceberg's Java library.",
+            "The shared key of an Azure storage account, by the name of Iceberg's Java library.",
         ),
         Key::passed(
             "iceberg.catalog.adls.sas-token",
@@ -224,6 +247,11 @@ pub(super) const STORAGE: Group = Group {
             "iceberg.catalog.adls.sas-token.*",
             Password,
             "The token of the Azure storage account of that name.",
+        ),
+        Key::passed(
+            "iceberg.catalog.adls.connection-string.*",
+            Password,
+            "The address of the Azure storage account of that name.",
         ),
         Key::passed(
             "iceberg.catalog.adls.tenant-id",
