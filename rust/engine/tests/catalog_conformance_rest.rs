@@ -49,8 +49,8 @@ fn run() -> String {
 async fn a_rest_catalog() {
     let properties = properties();
     let subject = Subject {
-        catalog: open_rest("iceberg", &properties).unwrap(),
-        other: open_rest("iceberg", &properties).unwrap(),
+        catalog: open_rest(&properties).unwrap(),
+        other: open_rest(&properties).unwrap(),
         creates_twice: has_flag("creates-twice"),
         any_name: !has_flag("plain-names"),
         run: run(),
@@ -61,7 +61,7 @@ async fn a_rest_catalog() {
 #[tokio::test]
 #[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
 async fn keys_are_vended_where_they_are_wanted() {
-    let catalog = open_rest("iceberg", &properties()).unwrap();
+    let catalog = open_rest(&properties()).unwrap();
     let ident = iceberg::TableIdent::from_strs([format!("vend_{}", run()), "t".into()]).unwrap();
     catalog.create_namespace(&ident.namespace).await.unwrap();
     let made = catalog
@@ -78,7 +78,7 @@ async fn keys_are_vended_where_they_are_wanted() {
 async fn wrong_credentials_are_told() {
     let mut properties = properties();
     properties.insert("credential".to_string(), "nobody:wrong-secret".to_string());
-    let checked = open_rest("iceberg", &properties).unwrap().check().await;
+    let checked = open_rest(&properties).unwrap().check().await;
     if has_flag("open") {
         checked.expect("a catalog that lets everybody in");
         return;

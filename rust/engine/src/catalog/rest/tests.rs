@@ -41,7 +41,7 @@ fn catalog(server: &Server, properties: &[(&str, &str)]) -> RestCatalog {
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string())),
     );
-    RestCatalog::new("test", &all).unwrap()
+    RestCatalog::new(&all).unwrap()
 }
 
 fn commit() -> TableCommit {
@@ -491,7 +491,7 @@ async fn a_foreign_server_and_a_dead_one_are_told_apart() {
         "https://h/?token=x",
     ] {
         let properties = BTreeMap::from([("uri".to_string(), uri.to_string())]);
-        let error = RestCatalog::new("test", &properties).unwrap_err();
+        let error = RestCatalog::new(&properties).unwrap_err();
         assert_eq!(error.code(), "CATALOG_PROPERTY_INVALID", "{uri}");
     }
 }
