@@ -7,8 +7,11 @@
 //! socket, starts a thread or logs. Time, ids and table metadata arrive as arguments; decisions
 //! leave as values. `clippy.toml` beside `Cargo.toml` is the wall.
 
+pub mod config;
 pub mod error;
 pub mod limits;
 pub mod offsets;
+pub mod route;
+pub mod secret;
 
 pub use error::{ErrorKind, Result, SinkError};
