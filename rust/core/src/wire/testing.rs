@@ -527,7 +527,7 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::Cancel => (6, None),
     };
     writer.u8(kind);
-    let mut partition = |writer: &mut Writer, partition: &TopicPartition| {
+    let partition = |writer: &mut Writer, partition: &TopicPartition| {
         writer.text(&partition.topic);
         writer.i32(partition.partition);
     };
