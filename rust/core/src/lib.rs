@@ -13,5 +13,6 @@ pub mod limits;
 pub mod offsets;
 pub mod route;
 pub mod secret;
+pub mod wire;
 
 pub use error::{ErrorKind, Result, SinkError};
