@@ -1,0 +1,3 @@
+//! What the writers of a connector hand to its coordinator.
+
+pub mod segment;
