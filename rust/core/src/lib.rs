@@ -8,6 +8,8 @@
 //! leave as values. `clippy.toml` beside `Cargo.toml` is the wall.
 
 pub mod config;
+pub mod commit;
+pub mod control;
 pub mod error;
 pub mod limits;
 pub mod offsets;
