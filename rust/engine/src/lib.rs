@@ -9,5 +9,10 @@
 //! Architecture Invariant: no thread of this crate ever calls Java, and no outcome is logged and
 //! dropped: each failure is retried, reported for a record, or stops the task.
 
+pub mod catalog;
 pub mod logs;
+mod redact;
 pub mod runtime;
+pub mod storage;
+#[cfg(test)]
+mod test_server;
