@@ -45,7 +45,8 @@ impl Seen {
         match self.offsets.get_mut(&(topic.to_owned(), partition)) {
             Some(offsets) => offsets.push(offset),
             None => {
-                self.offsets.insert((topic.to_owned(), partition), vec![offset]);
+                self.offsets
+                    .insert((topic.to_owned(), partition), vec![offset]);
             }
         }
     }
@@ -127,7 +128,11 @@ impl fmt::Display for Finding {
         if self.beyond_state > 0 {
             write!(f, ", {} rows beyond the state", self.beyond_state)?;
         }
-        let absent: i64 = self.missing.iter().map(|range| range.end - range.start).sum();
+        let absent: i64 = self
+            .missing
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum();
         if let Some(first) = self.missing.first() {
             write!(
                 f,
@@ -145,19 +150,23 @@ impl fmt::Display for Finding {
 mod tests {
     use super::*;
 
-    fn compare(
-        offsets: &[i64],
-        expected: Option<Range<i64>>,
-        durable: Option<i64>,
-    ) -> Finding {
+    fn compare(offsets: &[i64], expected: Option<Range<i64>>, durable: Option<i64>) -> Finding {
         let mut seen = Seen::default();
         for offset in offsets {
             seen.add("t", 0, *offset);
         }
         let source = ("t".to_owned(), 0);
-        let expected = expected.map(|range| (source.clone(), range)).into_iter().collect();
-        let durable = durable.map(|offset| (source.clone(), offset)).into_iter().collect();
-        seen.compare(&expected, &durable).pop().expect("one partition")
+        let expected = expected
+            .map(|range| (source.clone(), range))
+            .into_iter()
+            .collect();
+        let durable = durable
+            .map(|offset| (source.clone(), offset))
+            .into_iter()
+            .collect();
+        seen.compare(&expected, &durable)
+            .pop()
+            .expect("one partition")
     }
 
     #[test]

@@ -37,7 +37,11 @@ pub(crate) fn run(arguments: lexopt::Parser) -> Result<bool, String> {
     }
     let bad = findings.iter().filter(|finding| finding.is_bad()).count();
     let rows: usize = findings.iter().map(|finding| finding.rows).sum();
-    println!("{}: {rows} rows of {} partitions, {bad} bad", table.name, findings.len());
+    println!(
+        "{}: {rows} rows of {} partitions, {bad} bad",
+        table.name,
+        findings.len()
+    );
     Ok(bad == 0)
 }
 
@@ -91,7 +95,9 @@ fn read_settings(path: &str) -> Result<BTreeMap<String, String>, String> {
         settings.insert(key.clone(), value);
     }
     if let Some(name) = json.get("name").and_then(|name| name.as_str()) {
-        settings.entry("name".to_owned()).or_insert_with(|| name.to_owned());
+        settings
+            .entry("name".to_owned())
+            .or_insert_with(|| name.to_owned());
     }
     Ok(settings)
 }
@@ -110,10 +116,15 @@ async fn read(
     config: &SinkConfig,
     table: &TableConfig,
 ) -> Result<(Seen, BTreeMap<Source, i64>), String> {
-    let catalog = catalog::open(&config.catalog).await.map_err(|error| error.report())?;
-    let loaded = catalog.load_table(&table.ident).await.map_err(|error| error.report())?;
-    let state = state_of(&loaded.metadata, &config.wid, &table.branch)
+    let catalog = catalog::open(&config.catalog)
+        .await
         .map_err(|error| error.report())?;
+    let loaded = catalog
+        .load_table(&table.ident)
+        .await
+        .map_err(|error| error.report())?;
+    let state =
+        state_of(&loaded.metadata, &config.wid, &table.branch).map_err(|error| error.report())?;
     let durable = state
         .iter()
         .flat_map(|state| state.bounds())
@@ -121,7 +132,11 @@ async fn read(
         .collect();
     let mut seen = Seen::default();
     for path in data_files(&loaded, &table.branch).await? {
-        let bytes = loaded.storage.get(&path).await.map_err(|error| error.report())?;
+        let bytes = loaded
+            .storage
+            .get(&path)
+            .await
+            .map_err(|error| error.report())?;
         add_rows(&mut seen, bytes).map_err(|error| format!("{path}: {error}"))?;
     }
     Ok((seen, durable))
@@ -139,13 +154,18 @@ async fn data_files(table: &LoadedTable, branch: &str) -> Result<Vec<String>, St
         .map_err(|error| error.to_string())?;
     let mut paths = Vec::new();
     for file in list.entries() {
-        let manifest = file.load_manifest(&io).await.map_err(|error| error.to_string())?;
+        let manifest = file
+            .load_manifest(&io)
+            .await
+            .map_err(|error| error.to_string())?;
         for entry in manifest.entries() {
             if entry.status() == ManifestStatus::Deleted {
                 continue;
             }
             if entry.content_type() != DataContentType::Data {
-                return Err("the table has delete files: only append tables can be verified".into());
+                return Err(
+                    "the table has delete files: only append tables can be verified".into(),
+                );
             }
             paths.push(entry.file_path().to_owned());
         }
@@ -159,11 +179,17 @@ fn add_rows(
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
     let mask = ProjectionMask::columns(builder.parquet_schema(), COLUMNS);
-    for batch in builder.with_projection(mask).with_batch_size(65_536).build()? {
+    for batch in builder
+        .with_projection(mask)
+        .with_batch_size(65_536)
+        .build()?
+    {
         let batch = batch?;
         let column = |name: &str| {
             let remedy = "set `iceberg.tables.metadata-columns=_topic,_partition,_offset`";
-            batch.column_by_name(name).ok_or_else(|| format!("no column {name}; {remedy}"))
+            batch
+                .column_by_name(name)
+                .ok_or_else(|| format!("no column {name}; {remedy}"))
         };
         let topics = column(COLUMNS[0])?.as_string::<i32>();
         let partitions = column(COLUMNS[1])?.as_primitive::<Int32Type>();

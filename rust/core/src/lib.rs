@@ -7,8 +7,8 @@
 //! socket, starts a thread or logs. Time, ids and table metadata arrive as arguments; decisions
 //! leave as values. `clippy.toml` beside `Cargo.toml` is the wall.
 
-pub mod config;
 pub mod commit;
+pub mod config;
 pub mod control;
 pub mod error;
 pub mod limits;

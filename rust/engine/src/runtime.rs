@@ -108,7 +108,10 @@ mod tests {
         let first = Runtime::shared().expect("a runtime");
         let second = Runtime::shared().expect("a runtime");
         assert!(Arc::ptr_eq(&first, &second));
-        assert_eq!(first.wait("nothing", SHUTDOWN, async { Ok(7) }).expect("7"), 7);
+        assert_eq!(
+            first.wait("nothing", SHUTDOWN, async { Ok(7) }).expect("7"),
+            7
+        );
         let late = second
             .wait("sleeping", Duration::from_millis(5), async {
                 tokio::time::sleep(Duration::from_secs(60)).await;

@@ -9,6 +9,10 @@ use uuid::Uuid;
 
 use super::segment::Segment;
 
+/// Ended sessions that a queue remembers. They are forgotten oldest first (ids are ordered by
+/// time); what comes of one even later is refused by the table's own offsets.
+const DEAD_MAX: usize = 1_024;
+
 /// What became of a segment that was offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
@@ -37,7 +41,7 @@ impl TableQueue {
         if self.dead.contains(&segment.session) {
             return Offer::Dead;
         }
-        let sequence = segment.sequence;
+        let sequence = segment.seq;
         let expected = match self.expected.get(&segment.session) {
             Some(expected) => (*expected).max(segment.first_unacked),
             None => segment.first_unacked,
@@ -70,21 +74,18 @@ impl TableQueue {
     /// Ends a session, after a rejection or because its task is gone: returns what it still had here.
     pub fn end_session(&mut self, session: Uuid) -> Vec<Segment> {
         self.dead.insert(session);
+        if self.dead.len() > DEAD_MAX {
+            self.dead.pop_first();
+        }
         self.expected.remove(&session);
-        let mut dropped: Vec<Segment> = Vec::new();
-        let (gone, kept) = std::mem::take(&mut self.ready)
+        let (mut dropped, kept): (Vec<Segment>, Vec<Segment>) = std::mem::take(&mut self.ready)
             .into_iter()
             .partition(|segment| segment.session == session);
         self.ready = kept;
-        dropped.extend::<Vec<Segment>>(gone);
-        let held = std::mem::take(&mut self.held);
-        for (key, segment) in held {
-            if key.0 == session {
-                dropped.push(segment);
-            } else {
-                self.held.insert(key, segment);
-            }
-        }
+        let mut rest = self.held.split_off(&(session, 0));
+        let later = rest.split_off(&(session, u64::MAX));
+        dropped.extend(rest.into_values());
+        self.held.extend(later);
         dropped
     }
 
@@ -97,5 +98,88 @@ impl TableQueue {
             *expected += 1;
             self.ready.push(segment);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iceberg::TableIdent;
+
+    use super::*;
+
+    fn segment(session: u128, seq: u64, first_unacked: u64) -> Segment {
+        Segment {
+            session: Uuid::from_u128(session),
+            seq,
+            first_unacked,
+            epoch: 0,
+            table: TableIdent::from_strs(["db", "t"]).expect("a name"),
+            table_uuid: Uuid::nil(),
+            branch: "main".to_owned(),
+            ranges: Vec::new(),
+            watermarks: BTreeMap::new(),
+            manifests: Vec::new(),
+            rows: 0,
+            bytes: 0,
+        }
+    }
+
+    fn batch(queue: &mut TableQueue) -> Vec<(u128, u64)> {
+        let batch = queue.take_batch();
+        batch
+            .iter()
+            .map(|segment| (segment.session.as_u128(), segment.seq))
+            .collect()
+    }
+
+    #[test]
+    fn segments_of_a_session_leave_in_the_order_of_their_numbers() {
+        let mut queue = TableQueue::default();
+        assert_eq!(queue.offer(segment(1, 1, 0)), Offer::Held);
+        assert!(!queue.is_ready());
+        assert_eq!(queue.offer(segment(2, 0, 0)), Offer::Accepted);
+        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Accepted);
+        assert_eq!(batch(&mut queue), vec![(2, 0), (1, 0), (1, 1)]);
+        assert_eq!(batch(&mut queue), vec![]);
+    }
+
+    #[test]
+    fn a_segment_is_taken_once() {
+        let mut queue = TableQueue::default();
+        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Accepted);
+        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Duplicate);
+        assert_eq!(queue.offer(segment(1, 2, 0)), Offer::Held);
+        assert_eq!(queue.offer(segment(1, 2, 0)), Offer::Duplicate);
+        assert_eq!(batch(&mut queue), vec![(1, 0)]);
+        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Duplicate);
+    }
+
+    #[test]
+    fn a_new_coordinator_begins_at_the_first_number_without_outcome() {
+        let mut queue = TableQueue::default();
+        assert_eq!(queue.offer(segment(1, 5, 4)), Offer::Held);
+        assert_eq!(queue.offer(segment(1, 4, 4)), Offer::Accepted);
+        assert_eq!(batch(&mut queue), vec![(1, 4), (1, 5)]);
+    }
+
+    #[test]
+    fn an_ended_session_gives_nothing_more() {
+        let mut queue = TableQueue::default();
+        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Accepted);
+        assert_eq!(queue.offer(segment(1, 2, 0)), Offer::Held);
+        assert_eq!(queue.offer(segment(0, 1, 0)), Offer::Held);
+        assert_eq!(queue.offer(segment(2, 1, 0)), Offer::Held);
+        let dropped = queue.end_session(Uuid::from_u128(1));
+        assert_eq!(
+            dropped
+                .iter()
+                .map(|segment| segment.seq)
+                .collect::<Vec<_>>(),
+            vec![0, 2]
+        );
+        assert_eq!(queue.offer(segment(1, 1, 1)), Offer::Dead);
+        assert_eq!(queue.offer(segment(0, 0, 0)), Offer::Accepted);
+        assert_eq!(queue.offer(segment(2, 0, 0)), Offer::Accepted);
+        assert_eq!(batch(&mut queue), vec![(0, 0), (0, 1), (2, 0), (2, 1)]);
     }
 }

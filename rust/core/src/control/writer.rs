@@ -101,7 +101,8 @@ impl WriterProgress {
     pub fn assign(&mut self, partitions: &[TopicPartition]) -> bool {
         let leftovers = partitions.iter().any(|partition| self.holds(partition));
         for partition in partitions {
-            self.partitions.insert(partition.clone(), Partition::default());
+            self.partitions
+                .insert(partition.clone(), Partition::default());
             for table in &mut self.tables {
                 table.bound.remove(partition);
                 table.sealed_to.remove(partition);
@@ -129,17 +130,28 @@ impl WriterProgress {
 
     /// Tells whether any table holds rows that are not durable.
     pub fn holds_any(&self) -> bool {
-        self.tables.iter().any(|table| !table.open.is_empty() || !table.unacked.is_empty())
+        self.tables
+            .iter()
+            .any(|table| !table.open.is_empty() || !table.unacked.is_empty())
     }
 
     /// Tells whether `table` holds rows in open files.
     pub fn has_open(&self, table: TableIndex) -> bool {
-        self.tables.get(table).is_some_and(|table| !table.open.is_empty())
+        self.tables
+            .get(table)
+            .is_some_and(|table| !table.open.is_empty())
     }
 
     /// Returns how many segments of `table` wait for their outcome.
     pub fn unacked(&self, table: TableIndex) -> usize {
-        self.tables.get(table).map_or(0, |table| table.unacked.len())
+        self.tables
+            .get(table)
+            .map_or(0, |table| table.unacked.len())
+    }
+
+    /// Returns the number that the next segment of `table` will have.
+    pub fn next_sequence(&self, table: TableIndex) -> u64 {
+        self.tables.get(table).map_or(0, |table| table.sequence)
     }
 
     /// A new `put` begins: the framework has done the rewinds that were asked for before.
@@ -172,12 +184,7 @@ impl WriterProgress {
     }
 
     /// Remembers what the table's state says about `partition`.
-    pub fn set_bound(
-        &mut self,
-        table: TableIndex,
-        partition: &TopicPartition,
-        bound: Option<i64>,
-    ) {
+    pub fn set_bound(&mut self, table: TableIndex, partition: &TopicPartition, bound: Option<i64>) {
         if let Some(table) = self.tables.get_mut(table) {
             table.bound.insert(partition.clone(), bound);
         }
@@ -224,7 +231,9 @@ impl WriterProgress {
                 .or_else(|| state.and_then(|state| state.start));
             // A partition that was revoked since has no `next`: the claim ends with its last row.
             let past_rows = rows.highest.saturating_add(1);
-            let end = state.and_then(|state| state.next).map_or(past_rows, |next| next.max(past_rows));
+            let end = state
+                .and_then(|state| state.next)
+                .map_or(past_rows, |next| next.max(past_rows));
             table.sealed_to.insert(partition.clone(), end);
             lowest.insert(partition.clone(), rows.lowest);
             ranges.push(SourceRange {
@@ -238,7 +247,10 @@ impl WriterProgress {
         let sequence = table.sequence;
         table.sequence += 1;
         table.unacked.push_back(Unacked { sequence, lowest });
-        let first_unacked = table.unacked.front().map_or(sequence, |unacked| unacked.sequence);
+        let first_unacked = table
+            .unacked
+            .front()
+            .map_or(sequence, |unacked| unacked.sequence);
         Some(Sealed {
             session: self.session,
             sequence,
@@ -256,7 +268,11 @@ impl WriterProgress {
         let Some(table) = self.tables.get_mut(table) else {
             return false;
         };
-        if table.unacked.front().is_none_or(|unacked| unacked.sequence != sequence) {
+        if table
+            .unacked
+            .front()
+            .is_none_or(|unacked| unacked.sequence != sequence)
+        {
             return false;
         }
         table.unacked.pop_front();
@@ -269,12 +285,17 @@ impl WriterProgress {
         let lowest_held = self.lowest_held(partition);
         let state = self.partitions.get_mut(partition)?;
         if state.rewinding {
-            return state.durable.or(state.start).map(|durable| durable.min(asked));
+            return state
+                .durable
+                .or(state.start)
+                .map(|durable| durable.min(asked));
         }
         let next = state.next.map_or(asked, |next| next.max(asked));
         state.next = Some(next);
         state.start.get_or_insert(asked);
-        let durable = lowest_held.unwrap_or(next).max(state.durable.unwrap_or(i64::MIN));
+        let durable = lowest_held
+            .unwrap_or(next)
+            .max(state.durable.unwrap_or(i64::MIN));
         state.durable = Some(durable);
         Some(durable.min(asked))
     }
@@ -396,11 +417,18 @@ mod tests {
         assert_eq!(progress.pre_commit(&p(0), 2), Some(2));
         read_rows(&mut progress, 0, 2..6);
         assert_eq!(progress.redo(session(2)), vec![(p(0), 2)]);
-        assert_eq!(progress.pre_commit(&p(0), 6), Some(2), "the framework has not rewound yet");
+        assert_eq!(
+            progress.pre_commit(&p(0), 6),
+            Some(2),
+            "the framework has not rewound yet"
+        );
         progress.put_begins();
         assert_eq!(progress.pre_commit(&p(0), 2), Some(2));
         assert!(progress.read(&p(0), 2), "the rows come again");
-        assert!(!progress.durable(session(1), 0, 0), "an answer for the old session counts nothing");
+        assert!(
+            !progress.durable(session(1), 0, 0),
+            "an answer for the old session counts nothing"
+        );
     }
 
     #[test]
@@ -453,7 +481,11 @@ mod tests {
         let mut progress = WriterProgress::new(session(1), 1);
         assert!(!progress.assign(&[p(0)]));
         assert!(progress.read(&p(0), 0));
-        assert_eq!(progress.pre_commit(&p(0), 11), Some(11), "filtered and aborted records count");
+        assert_eq!(
+            progress.pre_commit(&p(0), 11),
+            Some(11),
+            "filtered and aborted records count"
+        );
         assert_eq!(progress.seal(0), None);
     }
 }
