@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -65,7 +66,7 @@ class TableView:
         location = self.location()
         if location is None:
             raise BedError(f"there is no table {self.namespace}.{self.table}")
-        return self.connection.execute(sql.format(t=f"iceberg_scan('{location}')")).fetchall()
+        return self.connection.execute(sql.replace("{t}", f"iceberg_scan('{location}')")).fetchall()
 
     def rows(self) -> int:
         """Counts the rows; a table that is not there or has no snapshot has none."""
@@ -128,17 +129,40 @@ def _unescape(text: str) -> str | None:
     return "".join(out)
 
 
-def read_with_java(location: str, what: str, filter: dict | None = None) -> list[dict]:
-    """Reads `rows` or planned `files` of a table on local disk with Iceberg's Java library."""
+@dataclass(frozen=True)
+class Question:
+    """What Iceberg's Java library is asked: `rows` or planned `files`, under a filter."""
+
+    location: str
+    what: str
+    filter: dict | None = None
+
+
+def ask_java(questions: list[Question]) -> list[list[dict]]:
+    """Reads tables on local disk with Iceberg's Java library, all in one JVM."""
     library = libraries("reader")
-    command = [java(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    command += ["-cp", f"{library}/classes:{library}/*", "ReadTable", location, what]
-    if filter is not None:
-        command.append(json.dumps(filter))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    command = [java(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    command += ["-cp", f"{library}/classes:{library}/*", "ReadTable"]
+    asked = "".join(
+        f"{q.location}\t{q.what}\t{'' if q.filter is None else json.dumps(q.filter)}\n"
+        for q in questions
+    )
+    done = subprocess.run(
+        command, input=asked, capture_output=True, text=True, timeout=300, check=False
+    )
     if done.returncode != 0:
         raise AssertionError(f"Iceberg Java cannot read the table:\n{done.stderr[-3000:]}")
-    return [
-        {key: _unescape(value) for key, _, value in (cell.partition("=") for cell in row)}
-        for row in (line.split("\t") for line in done.stdout.splitlines())
-    ]
+    answers: list[list[dict]] = [[]]
+    for line in done.stdout.splitlines():
+        if line == "":
+            answers.append([])
+            continue
+        cells = (cell.partition("=") for cell in line.split("\t"))
+        answers[-1].append({key: _unescape(value) for key, _, value in cells})
+    return answers[:-1]
+
+
+def read_with_java(location: str, what: str, filter: dict | None = None) -> list[dict]:
+    """Asks one question."""
+    return ask_java([Question(location, what, filter)])[0]

@@ -1,3 +1,5 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -26,9 +28,10 @@ import org.apache.iceberg.types.Types;
 /**
  * Reads a table with Iceberg's Java library, as an opinion that shares nothing with ours.
  *
- * <p>{@code ReadTable METADATA_JSON rows [FILTER_JSON]} prints each row as {@code column=value}
- * pairs, {@code ReadTable METADATA_JSON files [FILTER_JSON]} each planned file with its partition,
- * counts and bounds. Fields are split by tabs; tabs, line ends and backslashes are escaped.
+ * <p>Each line of the standard input asks {@code METADATA_JSON TAB rows|files TAB [FILTER_JSON]}: for
+ * the rows as {@code column=value} pairs, or for each planned file with its partition, counts and
+ * bounds. Fields are split by tabs; tabs, line ends and backslashes are escaped; an empty line ends
+ * an answer.
  */
 public final class ReadTable {
   private ReadTable() {}
@@ -109,19 +112,29 @@ public final class ReadTable {
     lines.stream().sorted().forEach(out::println);
   }
 
-  /** Prints what was asked for, or fails with the library's own words. */
-  public static void main(String[] arguments) throws Exception {
+  private static void answer(String question, PrintStream out) throws Exception {
+    String[] parts = question.split("\t", -1);
     HadoopFileIO io = new HadoopFileIO(new Configuration());
-    Table table = new BaseTable(new StaticTableOperations(arguments[0], io), arguments[0]);
+    Table table = new BaseTable(new StaticTableOperations(parts[0], io), parts[0]);
     Expression filter =
-        arguments.length > 2
-            ? ExpressionParser.fromJson(arguments[2], table.schema())
-            : Expressions.alwaysTrue();
-    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-    switch (arguments[1]) {
+        parts[2].isEmpty()
+            ? Expressions.alwaysTrue()
+            : ExpressionParser.fromJson(parts[2], table.schema());
+    switch (parts[1]) {
       case "rows" -> rows(table, filter, out);
       case "files" -> files(table, filter, out);
-      default -> throw new IllegalArgumentException("rows or files, not " + arguments[1]);
+      default -> throw new IllegalArgumentException("rows or files, not " + parts[1]);
+    }
+    out.println();
+  }
+
+  /** Answers all questions, or fails with the library's own words. */
+  public static void main(String[] arguments) throws Exception {
+    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    BufferedReader questions =
+        new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    for (String line = questions.readLine(); line != null; line = questions.readLine()) {
+      answer(line, out);
     }
     out.flush();
   }
