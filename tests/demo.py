@@ -51,7 +51,7 @@ def load(kind: str, broker: Broker) -> dict[str, int]:
     counts = {}
     for topic in ("flights", "weather"):
         broker.create_topic(topic)
-        counts[topic] = sum(broker.produce(topic, ((0, None, r) for r in data.enveloped(topic))))
+        counts[topic] = sum(broker.produce(topic, ((0, None, row) for row in data.enveloped(topic))))
     return counts
 
 
@@ -78,6 +78,35 @@ def print_table(view: TableView, elapsed: float) -> None:
         print(f"offsets in the table's own state: {topic} {offsets}")
 
 
+def shipped(topic: str, rest: bool, catalog) -> tuple[str, dict[str, str]]:
+    """Returns the shipped configuration of a topic, moved to the REST catalog where it has none."""
+    file = f"{topic}-rest.json" if rest else f"{topic}.json"
+    if (CONFIGURATIONS / file).exists():
+        return configuration(file, catalog)
+    whole = json.loads((CONFIGURATIONS / f"{topic}.json").read_text())
+    kept = {k: v for k, v in whole["config"].items() if not k.startswith("iceberg.catalog.")}
+    return whole["name"], {**kept, **catalog.connector()}
+
+
+def wait(worker: Worker, connector: str, view: TableView, count: int, step: Steps) -> None:
+    """Shows the rows as they come; a task that fails ends the demo with its own words."""
+    deadline = time.monotonic() + 300
+    shown = -1
+    while True:
+        rows = view.rows()
+        if rows != shown:
+            step(f"{view.namespace}.{view.table}: {rows} of {count} rows")
+            shown = rows
+        if rows >= count:
+            return
+        failure = worker.failure(connector)
+        if failure:
+            raise BedError(f"{connector} failed: {failure}")
+        if time.monotonic() > deadline:
+            raise BedError(f"only {rows} rows after 300 s")
+        time.sleep(1)
+
+
 def show(options: argparse.Namespace, folder: Path, logs: Path, stops: list) -> None:
     step = Steps()
     step("starting a Kafka broker (KRaft)")
@@ -101,21 +130,23 @@ def show(options: argparse.Namespace, folder: Path, logs: Path, stops: list) -> 
     worker.start()
     step(f"producing {options.data}")
     counts = load(options.data, broker)
-    views: dict[str, TableView] = {}
+    views: dict[str, list[TableView]] = {}
     posted = time.monotonic()
     for topic, count in counts.items():
-        name, config = configuration(f"{topic}-{'rest' if options.rest else 'sql'}", catalog)
-        step(f"POST {name} to Connect's REST interface: {count} records to {config['iceberg.tables']}")
+        name, config = shipped(topic, options.rest, catalog)
+        step(f"POST {name} to Connect: {count} records to {config['iceberg.tables']}")
         worker.create(name, config)
-        views[topic] = TableView(catalog, config["iceberg.tables"])
-    for topic, count in counts.items():
-        step(f"waiting for {count} rows in the table of {topic}")
-        views[topic].wait_rows(count, 300, 1)
+        tables = config["iceberg.tables"].split(",")
+        views[topic] = [TableView(catalog, table) for table in tables]
+    for topic, tables in views.items():
+        for view in tables:
+            wait(worker, topic, view, counts[topic], step)
     elapsed = time.monotonic() - posted
-    for topic, view in views.items():
-        print_table(view, elapsed)
-        if sum(next(iter(view.offsets().values()))) != counts[topic]:
-            raise BedError(f"the offsets of {topic} are not those of its records")
+    for topic, tables in views.items():
+        for view in tables:
+            print_table(view, elapsed)
+            if sum(next(iter(view.offsets().values()), [0])) != counts[topic]:
+                raise BedError(f"the offsets of {topic} are not those of its records")
     print()
     step("stopping everything")
 

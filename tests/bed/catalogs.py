@@ -57,6 +57,14 @@ class SqlCatalog:
             "iceberg.catalog.warehouse": f"file://{self.warehouse}",
         }
 
+    def placeholders(self) -> dict[str, str]:
+        """What stands for the placeholders of `connector-config/`."""
+        config = self.connector()
+        return {
+            "CATALOG_URI": config["iceberg.catalog.uri"],
+            "WAREHOUSE": config["iceberg.catalog.warehouse"],
+        }
+
     def metadata_location(self, namespace: str, table: str) -> str | None:
         if not self.database.exists():
             return None
@@ -284,6 +292,16 @@ class SeaweedFS:
             "iceberg.catalog.scope": "PRINCIPAL_ROLE:ALL",
             "iceberg.catalog.oauth2-server-uri": f"{self.uri}/v1/oauth/tokens",
             "iceberg.catalog.header.X-Iceberg-Access-Delegation": "vended-credentials",
+        }
+
+    def placeholders(self) -> dict[str, str]:
+        """What stands for the placeholders of `connector-config/`."""
+        config = self.connector()
+        return {
+            "CATALOG_URI": self.uri,
+            "WAREHOUSE": config["iceberg.catalog.warehouse"],
+            "CREDENTIAL": config["iceberg.catalog.credential"],
+            "SCOPE": config["iceberg.catalog.scope"],
         }
 
     def _token(self) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -28,7 +29,6 @@ def sink(catalog, topics: str, tables: str, **overrides: str | None) -> dict[str
         "iceberg.tables": tables,
         "iceberg.tables.auto-create-enabled": "true",
         "iceberg.control.commit.interval-ms": "1000",
-        "consumer.override.auto.offset.reset": "earliest",
     }
     for name, value in overrides.items():
         key = name.replace("__", ".").replace("_", "-")
@@ -37,6 +37,19 @@ def sink(catalog, topics: str, tables: str, **overrides: str | None) -> dict[str
         else:
             config[key] = value
     return config
+
+
+def configuration(file: str, catalog) -> tuple[str, dict[str, str]]:
+    """Reads a file of `connector-config/` as it is shipped, with the placeholders filled in for
+    `catalog`, and returns the connector's name and configuration."""
+    text = (CONFIGURATIONS / file).read_text()
+    for name, value in catalog.placeholders().items():
+        text = text.replace(f"@{name}@", value)
+    left = re.findall(r"@[A-Z_]+@", text)
+    if left:
+        raise BedError(f"{file}: nothing stands for {left}")
+    whole = json.loads(text)
+    return whole["name"], whole["config"]
 
 
 ENVELOPE = {

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from bed import data
+from bed.catalogs import SqlCatalog
 from bed.connect import RestError
 from bed.process import free_port
 from bed.read import TableView
-from bed.sink import CLASS, running, sink
+from bed.sink import CLASS, configuration, running, sink
 
 
 def refused(worker, config: dict, key: str, *parts: str) -> None:
@@ -44,7 +45,6 @@ def test_apaches_own_example_runs(worker, broker, rest, name):
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "false",
         "iceberg.control.commit.interval-ms": "1000",
-        "consumer.override.auto.offset.reset": "earliest",
     }
     config["connector.class"] = CLASS
     status, answer = rest.call("POST", "/v1/namespaces", {"namespace": [name]})
@@ -74,6 +74,26 @@ def test_apaches_own_example_runs(worker, broker, rest, name):
         view.wait_rows(100, 60)
     asked = "SELECT count(DISTINCT id), sum(id), count(DISTINCT ts), min(payload) FROM {t}"
     assert view.query(asked) == [(100, 4950, 9, "ünï")]
+
+
+# Promise: the configurations in connector-config/ run as they are
+@pytest.mark.parametrize("file", ["orders.json", "orders-rest.json"])
+def test_the_shipped_configurations_run(broker, request, scratch, name, file):
+    catalog = request.getfixturevalue("weed") if "rest" in file else SqlCatalog(scratch / name)
+    worker = request.getfixturevalue("worker")
+    connector, config = configuration(file, catalog)
+    broker.create_topic(name, 2)
+    broker.produce_json(name, data.orders(1000), lambda index: index % 2)
+    # Only the topic is another one, since this broker is used by all tests.
+    config["topics"] = name
+    view = TableView(catalog, config["iceberg.tables"])
+    with running(worker, connector, config, 2):
+        view.wait_rows(1000, 60)
+    assert view.query("SELECT count(DISTINCT id), sum(id) FROM {t}") == [(1000, 499500)]
+    assert view.query("SELECT DISTINCT _topic, _partition FROM {t} ORDER BY 2") == [
+        (name, 0),
+        (name, 1),
+    ]
 
 
 # Promise: an unknown key is refused, and the nearest known one is named

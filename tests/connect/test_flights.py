@@ -7,36 +7,33 @@ import pytest
 from bed import data
 from bed.catalogs import SqlCatalog
 from bed.read import TableView, read_with_java
-from bed.sink import ENVELOPE, running, sink
+from bed.sink import configuration
 
-PARTITIONS = {"flights": "carrier", "weather": "day(time_hour)"}
+# Each table, the CSV behind it and its partition field. As the shipped configurations have them.
+TABLES = {
+    "flights_by_day": ("flights", ("time_hour_day", "day")),
+    "flights_by_carrier": ("flights", ("carrier", "identity")),
+    "weather": ("weather", ("time_hour_day", "day")),
+}
+COUNTS = {"flights": 336776, "weather": 26115}
 
 
 @pytest.fixture(scope="module")
 def landed(worker, broker, scratch) -> dict[str, TableView]:
-    """Sends both files through two sinks at once, and waits for their tables."""
+    """Sends both files through the shipped configurations, and waits for their three tables."""
     catalog = SqlCatalog(scratch / "nyc")
-    views: dict[str, TableView] = {}
-    for name, by in PARTITIONS.items():
-        topic = f"nyc_{name}"
+    for topic in COUNTS:
         broker.create_topic(topic, 2)
-        rows = data.enveloped(name)
+        rows = data.enveloped(topic)
         broker.produce(topic, ((index % 2, None, row) for index, row in enumerate(rows)))
-        config = sink(
-            catalog,
-            topic,
-            f"nyc.{name}",
-            iceberg__tables__default_partition_by=by,
-            iceberg__control__commit__interval_ms="15000",
-            **ENVELOPE,
-        )
-        worker.create(topic, config)
-        views[name] = TableView(catalog, f"nyc.{name}")
-    counts = {"flights": 336776, "weather": 26115}
-    for name, view in views.items():
-        worker.wait_running(f"nyc_{name}")
-        view.wait_rows(counts[name], 240, 2)
-        worker.delete(f"nyc_{name}")
+        worker.create(*configuration(f"{topic}.json", catalog))
+    views = {table: TableView(catalog, f"demo.{table}") for table in TABLES}
+    for topic in COUNTS:
+        worker.wait_running(topic, 2)
+    for table, view in views.items():
+        view.wait_rows(COUNTS[TABLES[table][0]], 240, 2)
+    for topic in COUNTS:
+        worker.delete(topic)
     return views
 
 
@@ -57,18 +54,18 @@ def summary(name: str) -> str:
 
 # Promise: 336,776 flights and 26,115 hours of weather equal their CSV files: counts, nulls, sums
 # and extremes of each column
-@pytest.mark.parametrize("name", PARTITIONS)
-def test_each_column_equals_the_csv(landed, name):
-    view = landed[name]
+@pytest.mark.parametrize("table", TABLES)
+def test_each_column_equals_the_csv(landed, table):
+    name, view = TABLES[table][0], landed[table]
     asked = f"SELECT {summary(name)} FROM "
     from_csv = view.connection.execute(asked + data.csv_as_sql(name)).fetchall()
     assert view.query(asked + "{t}") == from_csv
 
 
 # Promise: the flights of each carrier and month equal the CSV's
-@pytest.mark.parametrize("name", PARTITIONS)
-def test_each_group_equals_the_csv(landed, name):
-    view = landed[name]
+@pytest.mark.parametrize("table", TABLES)
+def test_each_group_equals_the_csv(landed, table):
+    name, view = TABLES[table][0], landed[table]
     group = "carrier, month" if name == "flights" else "origin, month"
     asked = f"SELECT {group}, {summary(name)} FROM "
     tail = f" GROUP BY {group} ORDER BY {group}"
@@ -78,30 +75,22 @@ def test_each_group_equals_the_csv(landed, name):
 
 
 # Promise: no row of the flights and the weather differs from its CSV line
-@pytest.mark.parametrize("name", PARTITIONS)
-def test_no_row_differs_from_the_csv(landed, name):
-    view = landed[name]
+@pytest.mark.parametrize("table", TABLES)
+def test_no_row_differs_from_the_csv(landed, table):
+    name, view = TABLES[table][0], landed[table]
     columns = ", ".join(data.COLUMNS[name])
-    csv, table = f"SELECT {columns} FROM {data.csv_as_sql(name)}", f"SELECT {columns} FROM {{t}}"
-    for left, right in ((csv, table), (table, csv)):
+    sent, read = f"SELECT {columns} FROM {data.csv_as_sql(name)}", f"SELECT {columns} FROM {{t}}"
+    for left, right in ((sent, read), (read, sent)):
         assert view.query(f"SELECT count(*) FROM ({left} EXCEPT ALL {right})") == [(0,)]
 
 
 # Promise: tables are partitioned as configured, and a filter reads only the partitions it names
 def test_partitions_are_those_of_the_configuration(landed):
-    fields = {
-        name: [
-            (field["name"], field["transform"])
-            for field in view.metadata()["partition-specs"][-1]["fields"]
-        ]
-        for name, view in landed.items()
-    }
-    assert fields == {
-        "flights": [("carrier", "identity")],
-        "weather": [("time_hour_day", "day")],
-    }
+    for table, (_, (field, transform)) in TABLES.items():
+        (found,) = landed[table].metadata()["partition-specs"][-1]["fields"]
+        assert (found["name"], found["transform"]) == (field, transform)
     by_carrier = read_with_java(
-        landed["flights"].location(), "files", {"type": "eq", "term": "carrier", "value": "HA"}
+        landed["flights_by_carrier"].location(), "files", {"type": "eq", "term": "carrier", "value": "HA"}
     )
     assert {file["partition"] for file in by_carrier} == {"carrier=HA"}
     assert sum(int(file["rows"]) for file in by_carrier) == 342
