@@ -6,6 +6,7 @@ import base64
 import datetime
 import decimal
 import json
+from urllib.parse import quote_plus
 
 import pyarrow as pa
 import pytest
@@ -227,8 +228,6 @@ def partition_of(key: str, number: int) -> str:
         return "null" if value["ts"] is None else value["ts"].strftime(pattern)
 
     def text(name: str | None) -> str:
-        from urllib.parse import quote_plus
-
         return "null" if name is None else quote_plus(name, safe="*-._")
 
     def bucket(count: int, kind, source) -> str:
@@ -281,6 +280,18 @@ def test_the_metrics_of_each_file_are_true(written):
                 check_bounds(file, column, [row(number)[column] for number in ids])
 
 
+def as_bound(value) -> str | None:
+    """Writes a bound as Iceberg keeps it: dates in days, times and timestamps in microseconds."""
+    if isinstance(value, datetime.datetime):
+        return str((value - EPOCH) // datetime.timedelta(microseconds=1))
+    if isinstance(value, datetime.date):
+        return str((value - EPOCH.date()).days)
+    if isinstance(value, datetime.time):
+        since = datetime.datetime.combine(EPOCH.date(), value) - EPOCH.replace(tzinfo=None)
+        return str(since // datetime.timedelta(microseconds=1))
+    return as_java_says(value)
+
+
 def check_bounds(file: dict, column: str, values: list) -> None:
     present = [value for value in values if value is not None]
     lower, upper = file[f"{column}.lower"], file[f"{column}.upper"]
@@ -289,7 +300,7 @@ def check_bounds(file: dict, column: str, values: list) -> None:
     if not present:
         assert lower is None and upper is None, column
         return
-    least, most = as_java_says(min(present)), as_java_says(max(present))
+    least, most = as_bound(min(present)), as_bound(max(present))
     assert least is not None and most is not None
     if isinstance(present[0], (str, bytes)):
         # A long text's bound may be cut, but then the upper one has to be above it.
