@@ -182,6 +182,16 @@ class Broker:
         found = asked[group].result(30).topic_partitions
         return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
+    def wait_group_offsets(
+        self, group: str, expected: dict[tuple[str, int], int], timeout: float = 30
+    ) -> None:
+        """Waits until a group's offsets are exactly these. A deleted sink commits as it stops."""
+        deadline = time.monotonic() + timeout
+        while (found := self.group_offsets(group)) != expected:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the offsets of {group} are {found}, not {expected}")
+            time.sleep(0.25)
+
     def read(self, topic: str, count: int, timeout: float = 30) -> list:
         """Reads the first `count` messages of a topic, all partitions, as far as they are there."""
         consumer = Consumer(

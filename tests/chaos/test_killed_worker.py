@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from pyiceberg.catalog import load_catalog
@@ -12,6 +13,32 @@ from bed.read import TableView
 from bed.sink import running, sink, verify
 
 PARTITIONS = 4
+CHUNK = 10_000
+
+
+class Feed:
+    """Produces orders in the background at a pace that leaves time to kill somebody."""
+
+    def __init__(self, broker, topic: str) -> None:
+        self.sent = 0
+        self._broker, self._topic = broker, topic
+        self._thread: threading.Thread | None = None
+
+    def start(self, count: int) -> None:
+        self._thread = threading.Thread(target=self._send, args=(self.sent + count,), daemon=True)
+        self._thread.start()
+
+    def _send(self, end: int) -> None:
+        while self.sent < end:
+            chunk = data.orders(CHUNK, self.sent)
+            self._broker.produce_json(self._topic, chunk, lambda index: index % PARTITIONS)
+            self.sent += CHUNK
+            time.sleep(0.3)
+
+    def join(self) -> None:
+        assert self._thread is not None
+        self._thread.join(180)
+        assert not self._thread.is_alive(), "the producer hangs"
 
 
 # Promise: 1,000,000 records on 4 partitions, to S3 with vended keys, are each in the table exactly
@@ -19,7 +46,6 @@ PARTITIONS = 4
 def test_no_record_is_lost_or_doubled_by_kill_9(make_worker, broker, weed, name):
     count = 1_000_000
     broker.create_topic(name, PARTITIONS)
-    broker.produce_json(name, data.orders(count), lambda index: index % PARTITIONS)
     table = f"{name}.orders"
     config = sink(
         weed,
@@ -27,25 +53,30 @@ def test_no_record_is_lost_or_doubled_by_kill_9(make_worker, broker, weed, name)
         table,
         tasks__max="2",
         iceberg__tables__metadata_columns="_topic,_partition,_offset",
-        # So small that there is always something open, written and in flight when the kill comes.
-        consumer__override__max__poll__records="500",
+        # A dead task leaves its group after 6 s, not after 45.
+        consumer__override__session__timeout__ms="6000",
+        consumer__override__heartbeat__interval__ms="2000",
     )
-    config[f"iceberg.table.{table}.commit-interval-ms"] = "2000"
-    view = TableView(weed, table)
+    view, feed = TableView(weed, table), Feed(broker, name)
     worker = make_worker(plugin="jar", heap="1g").start()
     worker.create(name, config)
-    rows = []
+    committed = 0
     for kill in range(3):
-        goal = count * (kill + 1) // 8
-        wait_until(f"{goal} rows", lambda: view.rows() >= goal, 180, 0.25)
-        time.sleep(0.7 * kill)  # another moment of the commit interval each time
+        feed.start(count // 4)
+        wait_until("a commit", lambda: view.rows() > committed, 120, 0.1)
+        time.sleep(0.35 * kill)  # another moment of the commit interval each time
         worker.kill()
-        rows.append(view.rows())
+        committed = view.rows()
+        assert 0 < committed < count * (kill + 1) // 4, f"kill {kill} came too late to matter"
+        feed.join()
         worker.start()
-    assert rows == sorted(set(rows)) and rows[-1] < count, f"killed at {rows}: too late to matter"
-    view.wait_rows(count, 300, 1)
+    feed.start(count // 4)
+    feed.join()
+    view.wait_rows(count, 240, 1)
     exactly_once(view, name, count)
     worker.delete(name)
+    ends = {(name, partition): count // PARTITIONS for partition in range(PARTITIONS)}
+    broker.wait_group_offsets(f"connect-{name}", ends)
     worker.stop()
     assert view.offsets() == {name: [count // PARTITIONS] * PARTITIONS}
     verified = verify(weed, table)

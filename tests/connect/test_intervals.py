@@ -42,4 +42,4 @@ def test_two_tables_commit_on_their_own_intervals(worker, broker, sql, name, ful
         assert view.query("SELECT count(*), count(DISTINCT id) FROM {t}") == [(sent, sent)]
         times = sorted(snapshot["timestamp-ms"] for snapshot in view.snapshots())
         assert len(set(times)) == len(times)
-    assert broker.group_offsets(f"connect-{name}") == {(name, 0): sent}
+    broker.wait_group_offsets(f"connect-{name}", {(name, 0): sent})

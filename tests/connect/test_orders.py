@@ -36,7 +36,7 @@ def land(worker, broker, catalog, name: str, count: int, **overrides: str) -> Ta
 def test_orders_become_rows_with_their_offsets(worker, broker, sql, name):
     view = land(worker, broker, sql, name, 5000)
     # Connect's own offsets follow what the table has, and never run ahead of it.
-    assert broker.group_offsets(f"connect-{name}") == {(name, 0): 5000}
+    broker.wait_group_offsets(f"connect-{name}", {(name, 0): 5000})
     assert all("frazil.commit-id" in snapshot["summary"] for snapshot in view.snapshots())
 
 
@@ -125,4 +125,4 @@ def test_tombstones_are_passed_over(worker, broker, name, scratch):
     with running(worker, name, sink(catalog, name, f"{name}.t")):
         view.wait_rows(3, 60)
     assert view.query("SELECT id FROM {t} ORDER BY id") == [(0,), (1,), (2,)]
-    assert broker.group_offsets(f"connect-{name}") == {(name, 0): 5}
+    broker.wait_group_offsets(f"connect-{name}", {(name, 0): 5})

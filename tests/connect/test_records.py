@@ -78,7 +78,7 @@ def test_records_that_do_not_fit_go_to_the_dead_letter_queue(worker, broker, sql
     assert b"small" in headers["__connect.errors.exception.message"]
     assert b"top-secret-value" not in headers["__connect.errors.exception.message"]
     assert view.query("SELECT count(*), count(DISTINCT id) FROM {t}") == [(900, 900)]
-    assert broker.group_offsets(f"connect-{name}") == {(name, 0): 1000}
+    broker.wait_group_offsets(f"connect-{name}", {(name, 0): 1000})
 
 
 # Promise: a value is never wrapped, cut or turned to null to make it fit
