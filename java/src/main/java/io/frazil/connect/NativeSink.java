@@ -16,7 +16,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * {@code ConnectException}; nothing else comes out of them. Nothing here loads the library when the
  * class is initialised: Connect touches plugin classes while it scans.
  */
-final class NativeSink implements AutoCloseable {
+final class NativeSink implements Session {
     private final long session;
     private final AtomicBoolean closed = new AtomicBoolean();
     private final Cleaner.Cleanable cleanable;
@@ -32,22 +32,21 @@ final class NativeSink implements AutoCloseable {
         return new NativeSink(open(SinkConfig.encode(config)));
     }
 
-    /** Registers a source schema and returns its id in this session. */
-    int registerSchema(byte[] schema) {
+    @Override
+    public int registerSchema(byte[] schema) {
         return registerSchema(session, schema);
     }
 
-    /** Hands over the first {@code length} bytes of a direct buffer; returns effects. */
-    byte[] put(ByteBuffer frame, int length) {
+    @Override
+    public byte[] put(ByteBuffer frame, int length) {
         return put(session, frame, length);
     }
 
-    /** Sends a control request; returns effects. */
-    byte[] control(byte[] request) {
+    @Override
+    public byte[] control(byte[] request) {
         return control(session, request);
     }
 
-    /** Closes the session. A second call does nothing. */
     @Override
     public void close() {
         if (closed.compareAndSet(false, true)) {

@@ -7,39 +7,32 @@ import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.regex.Pattern;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
 import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /**
- * The keys as Connect sees them, from {@code config-keys.tsv}, which the build's check compares with
- * the one table of keys in {@code core/config}. What a value means is decided there, not here.
+ * The keys as Connect sees them, from {@code config-keys.tsv}, which is generated from the one table
+ * of keys in {@code core/config}. What a value means is decided there, not here.
  */
 final class SinkConfig {
-    private static final Pattern SECRET =
-            Pattern.compile("secret|token|password|credential|sas|account-key|jaas");
     private static final String TABLE = "config-keys.tsv";
+    /** Set by the connector for its tasks, never by a person. */
+    private static final String INTERNAL = "frazil.internal.";
 
     private SinkConfig() {}
 
     /** Returns the keys that have one fixed name. */
     static ConfigDef definition() {
         ConfigDef definition = new ConfigDef();
-        try (InputStream in = SinkConfig.class.getResourceAsStream(TABLE)) {
-            if (in == null) {
-                throw new ConnectException("this jar has no " + TABLE + ": it was not made by the build");
-            }
-            BufferedReader lines = new BufferedReader(new InputStreamReader(in, StandardCharsets.UTF_8));
-            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                define(definition, line.split("\t", -1));
-            }
-        } catch (IOException e) {
-            throw new ConnectException("cannot read " + TABLE + " of this jar", e);
+        for (String[] row : Table.ROWS) {
+            define(definition, row);
         }
         return definition;
     }
@@ -61,7 +54,8 @@ final class SinkConfig {
 
     /** Returns whether the name of a key says that its value must not be shown. */
     static boolean isSecret(String name) {
-        return SECRET.matcher(name.toLowerCase(Locale.ROOT)).find();
+        String words = "-" + name.toLowerCase(Locale.ROOT).replace('.', '-').replace('_', '-') + "-";
+        return Table.SECRET_MARKERS.stream().anyMatch(words::contains);
     }
 
     /** Returns whether a key is read by this connector and not by the Connect framework. */
@@ -87,16 +81,55 @@ final class SinkConfig {
         return bytes.array();
     }
 
-    /** Columns: name, type, default, importance, class, doc. A name with a placeholder is no key yet. */
-    private static void define(ConfigDef definition, String[] columns) {
-        if (columns.length < 6 || !isOurs(columns[0]) || !columns[0].matches("[A-Za-z0-9._-]+")) {
-            return; // The header line, a prefix, or a key that Connect itself defines.
+    /** Columns: name, type, default, importance, class, documentation. */
+    private static void define(ConfigDef definition, String[] row) {
+        String name = row[0];
+        if (!isOurs(name) || name.startsWith(INTERNAL) || !name.matches("[A-Za-z0-9._-]+")) {
+            return; // Connect's own, ours for tasks, or a name with a placeholder.
         }
-        Type type = isSecret(columns[0])
-                ? Type.PASSWORD
-                : Type.valueOf(columns[1].toUpperCase(Locale.ROOT));
-        Importance importance = Importance.valueOf(columns[3].toUpperCase(Locale.ROOT));
-        Object defaultValue = columns[2].isEmpty() ? null : columns[2];
-        definition.define(columns[0], type, defaultValue, importance, columns[5]);
+        Type type = isSecret(name) ? Type.PASSWORD : Type.valueOf(row[1]);
+        Object defaultValue = row[2].equals("\\N") ? null : unescape(row[2]);
+        definition.define(name, type, defaultValue, Importance.valueOf(row[3]), unescape(row[5]));
+    }
+
+    private static String unescape(String text) {
+        StringBuilder plain = new StringBuilder(text.length());
+        for (int i = 0; i < text.length(); i++) {
+            char c = text.charAt(i);
+            if (c == '\\' && i + 1 < text.length()) {
+                char escaped = text.charAt(++i);
+                plain.append(escaped == 't' ? '\t' : escaped == 'n' ? '\n' : escaped);
+            } else {
+                plain.append(c);
+            }
+        }
+        return plain.toString();
+    }
+
+    /** The generated file, read once: rows of keys, and the markers of secrets. */
+    private static final class Table {
+        static final List<String[]> ROWS = new ArrayList<>();
+        static final List<String> SECRET_MARKERS = new ArrayList<>();
+
+        static {
+            try (InputStream in = SinkConfig.class.getResourceAsStream(TABLE)) {
+                if (in == null) {
+                    throw new ConnectException("this jar has no " + TABLE + ": it was not made by the build");
+                }
+                BufferedReader lines = new BufferedReader(new InputStreamReader(in, StandardCharsets.UTF_8));
+                for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                    String[] row = line.split("\t", -1);
+                    if (row[0].equals("@secret")) {
+                        SECRET_MARKERS.add(row[1]);
+                    } else if (!line.startsWith("#") && row.length == 6) {
+                        ROWS.add(row);
+                    }
+                }
+            } catch (IOException e) {
+                throw new ConnectException("cannot read " + TABLE + " of this jar", e);
+            }
+        }
+
+        private Table() {}
     }
 }
