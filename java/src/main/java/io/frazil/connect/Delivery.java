@@ -65,6 +65,7 @@ final class Delivery {
     void open(Collection<TopicPartition> partitions) {
         committedLast = false;
         throwFailure();
+        forget(partitions); // They may have been ours before, and another task's since.
         guarded(() -> {
             apply(session.control(Requests.assign(partitions)));
             if (paused && !partitions.isEmpty()) {
@@ -132,9 +133,7 @@ final class Delivery {
                 fail(e);
             }
         }
-        durable.keySet().removeAll(partitions);
-        firstSeen.keySet().removeAll(partitions);
-        rewinds.keySet().removeAll(partitions);
+        forget(partitions);
     }
 
     /** Ends the session. After a failure its open rows are dropped, and read again by the next task. */
@@ -145,11 +144,20 @@ final class Delivery {
             }
         } catch (KafkaException | LinkageError e) {
             LOG.debug("A failed session could not be cancelled", e);
-        } finally {
-            session.close();
         }
-        if (errant.count() > 0) {
-            LOG.info("{} records of this task did not fit and were reported as errant", errant.count());
+        try {
+            session.close();
+        } catch (KafkaException | LinkageError e) {
+            LOG.error("The session could not be closed in good order", e);
+        }
+        errant.summary().ifPresent(LOG::info);
+    }
+
+    private void forget(Collection<TopicPartition> partitions) {
+        for (TopicPartition partition : partitions) {
+            durable.remove(partition);
+            firstSeen.remove(partition);
+            rewinds.remove(partition);
         }
     }
 
@@ -218,7 +226,12 @@ final class Delivery {
         if (effects.logDropped() > 0) {
             LOG.warn("{} log lines of the native sink were dropped", effects.logDropped());
         }
-        durable.putAll(effects.durable());
+        Set<TopicPartition> assigned = context.assignment();
+        effects.durable().forEach((partition, offset) -> {
+            if (assigned.contains(partition)) { // A late commit of a partition that left is not ours to answer.
+                durable.put(partition, offset);
+            }
+        });
         if (!effects.rewinds().isEmpty()) {
             rewinds.putAll(effects.rewinds());
             rewinding = true;

@@ -27,7 +27,7 @@ public final class FrazilSinkTask extends SinkTask {
     public void start(Map<String, String> properties) {
         stop(); // Connect may start a task again whose last stop failed.
         Session session = NativeSink.open(new HashMap<>(properties));
-        delivery = new Delivery(context, session, ErrantRecords.of(context, DEAD_LETTER_WAIT_MS));
+        delivery = new Delivery(context, session, ErrantRecords.of(context, properties, DEAD_LETTER_WAIT_MS));
     }
 
     @Override

@@ -162,6 +162,30 @@ public class DeliveryTest {
     }
 
     @Test
+    public void aRecordIsDroppedOnlyWhenBothKeysAllowIt() {
+        context.acknowledgement = null;
+        start(Map.of("frazil.errors.drop", "true", "errors.tolerance", "all"));
+        session.answers.add(new Answers().reject(0, P0, 5, "bad").encode());
+        delivery.put(records(P0, 5, 6));
+        start(Map.of("frazil.errors.drop", "true"));
+        session.answers.add(new Answers().reject(0, P0, 5, "bad").encode());
+        assertThrows(DataException.class, () -> delivery.put(records(P0, 5, 6)));
+    }
+
+    @Test
+    public void whatWasDurableBeforeAPartitionWentAwayIsForgotten() {
+        session.answers.add(new Answers().durable(P0, 50).encode());
+        delivery.put(List.of());
+        context.assigned.remove(P0);
+        delivery.close(List.of(P0));
+        session.answers.add(new Answers().durable(P0, 60).encode());
+        delivery.put(List.of());
+        context.assigned.add(P0);
+        delivery.open(List.of(P0));
+        assertEquals(Map.of(P0, 100L), preCommit(Map.of(P0, 100L)));
+    }
+
+    @Test
     public void noNativeCallIsMadeWhileAReportIsUnacknowledged() {
         CompletableFuture<Void> acknowledgement = new CompletableFuture<>();
         context.acknowledgement = acknowledgement;
@@ -236,7 +260,11 @@ public class DeliveryTest {
     }
 
     private void start() {
-        delivery = new Delivery(context, session, ErrantRecords.of(context, 50));
+        start(Map.of());
+    }
+
+    private void start(Map<String, String> config) {
+        delivery = new Delivery(context, session, ErrantRecords.of(context, config, 50));
     }
 
     private Map<TopicPartition, Long> preCommit(Map<TopicPartition, Long> asked) {
