@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
-use frazil_core::commit::state_of;
+use frazil_core::commit::recover::state_of;
 use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_engine::catalog::{self, LoadedTable};
 use frazil_engine::runtime::Runtime;
@@ -27,7 +27,7 @@ struct Arguments {
 pub(crate) fn run(arguments: lexopt::Parser) -> Result<bool, String> {
     let arguments = parse(arguments).map_err(|error| error.to_string())?;
     let settings = read_settings(&arguments.config)?;
-    let config = frazil_engine::preflight::parse(&settings).map_err(|error| error.report())?;
+    let config = frazil_engine::preflight::start(&settings).map_err(|error| error.report())?;
     let table = choose(&config, arguments.table.as_deref())?;
     let runtime = Runtime::shared().map_err(|error| error.report())?;
     let (seen, durable) = runtime.handle().block_on(read(&config, table))?;

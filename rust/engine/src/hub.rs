@@ -13,19 +13,22 @@
 //! so that two hubs (two workers) are as safe as one.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use frazil_core::SinkError;
+use frazil_core::commit::outcome::SegmentOutcome;
+use frazil_core::config::SinkConfig;
 use frazil_core::control::coordinator::{Offer, TableQueue};
 use frazil_core::control::segment::Segment;
 use iceberg::TableIdent;
 use once_cell::sync::Lazy;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, LoadedTable};
-use crate::commit::{CommitterConfig, SegmentOutcome, TableCommitter};
+use crate::commit::{Cancel, TableCommitter};
 use crate::runtime::Runtime;
 
 /// How long a table waits for the other tasks' segments of the same interval, at most.
@@ -94,9 +97,21 @@ pub struct HubConfig {
     pub connector: String,
     /// How long a table may refuse commits before the tasks fail.
     pub block_max: Duration,
-    /// Bytes of writer state in one property.
-    pub state_bytes_max: usize,
 }
+
+impl HubConfig {
+    /// Takes what concerns the hub from a task's configuration.
+    pub fn of(config: &SinkConfig) -> Self {
+        HubConfig {
+            wid: config.wid.clone(),
+            connector: config.connector.clone(),
+            block_max: Duration::from_millis(config.control.table_block_max_ms),
+        }
+    }
+}
+
+/// Takes the outcomes of one session, on a thread of the runtime.
+pub type OutcomeSink = Box<dyn Fn(Outcome) + Send + Sync>;
 
 /// The meeting point of the tasks of one connector.
 #[derive(Debug)]
@@ -107,18 +122,24 @@ pub struct Hub {
     runtime: Arc<Runtime>,
     catalog: Arc<dyn Catalog>,
     tables: Mutex<BTreeMap<TableKey, Arc<TableHub>>>,
+    cancel: Cancel,
 }
 
 /// The part of the hub that serves one table.
-#[derive(Debug)]
 pub struct TableHub {
     key: TableKey,
     queue: Mutex<TableQueue>,
-    sessions: Mutex<BTreeMap<Uuid, mpsc::UnboundedSender<Outcome>>>,
+    sessions: Mutex<BTreeMap<Uuid, OutcomeSink>>,
     /// The interval in which each session began to hold rows that it has not handed over yet.
     open: Mutex<BTreeMap<Uuid, u64>>,
     wake: Notify,
     interval: Duration,
+}
+
+impl fmt::Debug for TableHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableHub").field("key", &self.key).finish_non_exhaustive()
+    }
 }
 
 impl Hub {
@@ -135,6 +156,7 @@ impl Hub {
             runtime: Arc::clone(runtime),
             catalog,
             tables: Mutex::default(),
+            cancel: Cancel::default(),
             config,
         });
         hubs.insert(hub.config.wid.clone(), Arc::downgrade(&hub));
@@ -176,15 +198,13 @@ impl Hub {
         tables.insert(key, Arc::clone(&table));
         let committer = TableCommitter::new(
             Arc::clone(&self.catalog),
-            CommitterConfig {
-                ident: table.key.ident.0.clone(),
-                branch: table.key.branch.clone(),
-                wid: self.config.wid.clone(),
-                connector: self.config.connector.clone(),
-                hub: self.id,
-                state_bytes_max: self.config.state_bytes_max,
-            },
-        );
+            table.key.ident.0.clone(),
+            table.key.branch.clone(),
+            self.config.wid.clone(),
+            self.config.connector.clone(),
+        )
+        .with_hub_id(self.id.simple().to_string())
+        .with_cancel(self.cancel.clone());
         let actor = Actor {
             hub: Arc::downgrade(self),
             table: Arc::clone(&table),
@@ -198,6 +218,8 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
+        // Nobody waits for the outcomes any more; the next owner asks the tables.
+        self.cancel.cancel();
         for table in lock(&self.tables).values() {
             table.wake.notify_one();
         }
@@ -211,7 +233,7 @@ impl TableHub {
     }
 
     /// Registers where the outcomes of `session` go.
-    pub fn join(&self, session: Uuid, outcomes: mpsc::UnboundedSender<Outcome>) {
+    pub fn join(&self, session: Uuid, outcomes: OutcomeSink) {
         lock(&self.sessions).insert(session, outcomes);
     }
 
@@ -246,10 +268,8 @@ impl TableHub {
     }
 
     fn answer(&self, session: Uuid, sequence: u64, verdict: Verdict) {
-        let outcomes = lock(&self.sessions).get(&session).cloned();
-        if let Some(outcomes) = outcomes {
-            // A session that is gone asks its table when it starts again.
-            let _ = outcomes.send(Outcome {
+        if let Some(outcomes) = lock(&self.sessions).get(&session) {
+            outcomes(Outcome {
                 session,
                 table: self.key.clone(),
                 sequence,
@@ -273,7 +293,7 @@ struct Actor {
 }
 
 impl Actor {
-    async fn run(mut self) {
+    async fn run(self) {
         loop {
             if !lock(&self.table.queue).is_ready() {
                 if self.hub.strong_count() == 0 {
@@ -306,20 +326,21 @@ impl Actor {
         }
     }
 
-    async fn commit(&mut self, mut batch: Vec<Segment>) {
+    async fn commit(&self, mut batch: Vec<Segment>) {
         let blocked_since = Instant::now();
         let (mut pause, pause_max) = BLOCKED_BACKOFF;
         loop {
-            let outcomes = self.committer.commit(&batch).await;
+            let outcomes = self.committer.commit(batch.clone()).await;
             let mut blocked = Vec::new();
             let mut error = None;
-            for (segment, outcome) in batch.into_iter().zip(outcomes) {
+            for (index, outcome) in outcomes {
+                let Some(segment) = batch.get(index) else { continue };
                 match outcome {
                     SegmentOutcome::Blocked(reason) => {
                         error.get_or_insert(reason);
-                        blocked.push(segment);
+                        blocked.push(segment.clone());
                     }
-                    outcome => self.settle(&segment, outcome),
+                    outcome => self.settle(segment, outcome),
                 }
             }
             let Some(reason) = error else { return };
@@ -346,15 +367,21 @@ impl Actor {
 
     fn settle(&self, segment: &Segment, outcome: SegmentOutcome) {
         let verdict = match outcome {
-            SegmentOutcome::Durable { .. } => {
-                Verdict::Durable(self.committer.table().map(|table| Box::new(table.clone())))
-            }
+            SegmentOutcome::Durable { .. } => Verdict::Durable(self.committer.latest().map(Box::new)),
             SegmentOutcome::Covered => Verdict::Durable(None),
             SegmentOutcome::Rejected(reason) => {
                 lock(&self.table.queue).end_session(segment.session);
-                Verdict::Rejected(reason)
+                Verdict::Rejected(reason.to_string())
             }
-            SegmentOutcome::Fenced(error) | SegmentOutcome::Blocked(error) => Verdict::Failed(error),
+            SegmentOutcome::Fenced { epoch } => Verdict::Failed(
+                SinkError::fatal(
+                    "WRITER_FENCED",
+                    "the table's offsets were reset after this task started; restart the task",
+                )
+                .with("table", &segment.table)
+                .with("epoch", epoch),
+            ),
+            SegmentOutcome::Blocked(reason) => Verdict::Rejected(reason.report()),
         };
         self.table.answer(segment.session, segment.seq, verdict);
     }

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frazil_core::config::{ConfigProblem, ProblemLevel, SinkConfig, TableConfig};
-use frazil_core::wire::effects;
+use frazil_core::commit::plan::check_table;
+use frazil_core::config::{ConfigProblem, Level, SinkConfig, TableConfig};
+use frazil_core::wire::effects::{self, ValidationLevel};
 use frazil_core::{ErrorKind, Result, SinkError};
 
-use crate::catalog::{self, Catalog, LoadedTable};
+use crate::catalog::{self, Catalog};
 use crate::runtime::Runtime;
 
 /// How long the checks against the catalog may take. Connect's REST answers within 90 s.
@@ -22,17 +23,12 @@ const VALIDATE_WAIT: Duration = Duration::from_secs(20);
 /// # Errors
 ///
 /// `CONFIG_INVALID` with every problem in its message.
-pub fn parse(settings: &BTreeMap<String, String>) -> Result<SinkConfig> {
-    let (config, problems) = SinkConfig::parse(settings);
-    let errors: Vec<String> = problems
-        .iter()
-        .filter(|problem| problem.level == ProblemLevel::Error)
-        .map(|problem| format!("`{}`: {}", problem.key, problem.message))
-        .collect();
-    match config {
-        Some(config) if errors.is_empty() => Ok(config),
-        _ => Err(SinkError::config("CONFIG_INVALID", errors.join("; "))),
+pub fn start(settings: &BTreeMap<String, String>) -> Result<SinkConfig> {
+    let (config, warnings) = SinkConfig::start(settings)?;
+    for warning in &warnings {
+        tracing::warn!(connector = %config.connector, key = %warning.key, "{}", warning.message);
     }
+    Ok(config)
 }
 
 /// Checks a configuration as Connect's `validate` does and returns the problems, encoded for Java.
@@ -42,23 +38,29 @@ pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     let (config, mut problems) = SinkConfig::parse(settings);
     let sound = problems
         .iter()
-        .all(|problem| problem.level != ProblemLevel::Error);
+        .all(|problem| problem.level != Level::Error);
     if let (Some(config), true) = (config, sound)
         && let Err(error) = check_online(&config)
     {
         problems.push(ConfigProblem {
             key: key_of(&error).to_owned(),
-            level: ProblemLevel::Error,
+            level: Level::Error,
             message: error.report(),
         });
     }
-    effects::encode_validation(&problems)
+    effects::encode_validation(problems.iter().map(|problem| {
+        let level = match problem.level {
+            Level::Error => ValidationLevel::Error,
+            Level::Warning => ValidationLevel::Warning,
+        };
+        (problem.key.as_str(), level, problem.message.as_str())
+    }))
 }
 
 fn check_online(config: &SinkConfig) -> Result<()> {
     let runtime = Runtime::shared()?;
     runtime.wait("checking the catalog", VALIDATE_WAIT, async {
-        let catalog = catalog::open(&config.catalog).await?;
+        let catalog = catalog::open(&config.catalog)?;
         check_tables(config, &catalog).await
     })
 }
@@ -72,17 +74,14 @@ pub async fn check_tables(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Re
     catalog.check().await?;
     for table in &config.tables {
         match catalog.load_table(&table.ident).await {
-            Ok(loaded) => check_table(table, &loaded)?,
+            Ok(loaded) => {
+                check_table(&loaded.metadata).map_err(|error| error.with("table", &table.name))?;
+            }
             Err(error) if error.code() == "TABLE_NOT_FOUND" => check_creatable(table)?,
             Err(error) => return Err(error.with("table", &table.name)),
         }
     }
     Ok(())
-}
-
-fn check_table(config: &TableConfig, table: &LoadedTable) -> Result<()> {
-    crate::commit::check_writable(&table.metadata)
-        .map_err(|error| error.with("table", &config.name))
 }
 
 fn check_creatable(table: &TableConfig) -> Result<()> {

@@ -12,17 +12,17 @@
 //! that Connect may deliver the same batch again.
 
 mod backpressure;
+mod creation;
 mod table;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
 use frazil_core::control::writer::WriterProgress;
-use frazil_core::limits;
 use frazil_core::offsets::TopicPartition;
-use frazil_core::wire::{Effects, Frame, LogLevel, Rejected, Request, SourceSchema};
+use frazil_core::wire::{Effects, Frame, LogLevel, Rejected, Request, SchemaRegistry};
 use frazil_core::{ErrorKind, Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -32,7 +32,7 @@ use crate::hub::{Hub, HubConfig, Outcome, Verdict};
 use crate::logs::{self, Severity};
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
-use table::{SealFailure, SessionContext, TableSlot};
+use table::{AppendRows, SealFailure, SessionContext, TableSlot};
 
 /// How long opening a catalog or loading a table may take on the task's thread.
 pub(crate) const CATALOG_WAIT: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ struct Inner {
     config: Arc<SinkConfig>,
     context: SessionContext,
     hub: Arc<Hub>,
-    schemas: Vec<Arc<SourceSchema>>,
+    schemas: SchemaRegistry,
     progress: WriterProgress,
     tables: Vec<TableSlot>,
     outcomes: mpsc::UnboundedReceiver<Inbound>,
@@ -89,10 +89,10 @@ impl Session {
     /// credentials), `Retriable` when the catalog does not answer.
     pub fn open(settings: BTreeMap<String, String>) -> Result<Arc<Session>> {
         logs::install();
-        let config = Arc::new(crate::preflight::parse(&settings)?);
+        let config = Arc::new(crate::preflight::start(&settings)?);
         let runtime = Runtime::shared()?;
         let catalog = runtime.wait("opening the catalog", CATALOG_WAIT, async {
-            let catalog = catalog::open(&config.catalog).await?;
+            let catalog = catalog::open(&config.catalog)?;
             crate::preflight::check_tables(&config, &catalog).await?;
             Ok(catalog)
         })?;
@@ -112,19 +112,7 @@ impl Session {
     pub fn register_schema(&self, bytes: &[u8]) -> Result<u32> {
         let mut inner = self.lock()?;
         inner.check()?;
-        if inner.schemas.len() >= limits::SCHEMAS_MAX {
-            return Err(SinkError::fatal(
-                "TOO_MANY_SCHEMAS",
-                format!(
-                    "more than {} source schemas in one task; restart the task, and look for a \
-                     producer that makes a new schema for each record",
-                    limits::SCHEMAS_MAX
-                ),
-            ));
-        }
-        let schema = SourceSchema::decode(bytes)?;
-        inner.schemas.push(Arc::new(schema));
-        u32::try_from(inner.schemas.len()).map_err(|_| SinkError::internal("schema id overflow"))
+        inner.schemas.register(bytes)
     }
 
     /// Takes one frame of records in and answers with effects.
@@ -199,7 +187,7 @@ impl Inner {
             config,
             context,
             hub,
-            schemas: Vec::new(),
+            schemas: SchemaRegistry::default(),
             tables,
             outcomes,
             redo: None,
@@ -231,20 +219,24 @@ impl Inner {
     fn put(&mut self, bytes: &[u8]) -> Result<Effects> {
         let mut effects = Effects::default();
         let schemas = &self.schemas;
-        let frame = Frame::decode(bytes, &|id| {
-            let index = usize::try_from(id).ok()?.checked_sub(1)?;
-            schemas.get(index).cloned()
-        })?;
+        let frame = Frame::decode(bytes, &|id| schemas.get(id))?;
         if self.discarding || frame.rows() == 0 {
             return Ok(effects);
         }
+        let rows = new_rows(&self.progress, &frame);
         for table in &mut self.tables {
-            table.prepare(&self.context, &mut self.progress, &frame)?;
+            table.prepare(&self.context, &mut self.progress, &frame, &rows)?;
         }
-        let rows = read_rows(&mut self.progress, &frame);
+        for run in frame.runs() {
+            self.progress.read(&run.partition, run.first_offset(), run.last_offset());
+        }
         let mut rejected: BTreeMap<u32, SinkError> = BTreeMap::new();
+        let rows = AppendRows {
+            frame: &frame,
+            rows: &rows,
+        };
         for table in &mut self.tables {
-            table.append(&self.context, &mut self.progress, &frame, &rows, &mut rejected)?;
+            table.append(&self.context, &self.hub, &mut self.progress, &rows, &mut rejected)?;
         }
         self.report_rejected(&frame, rejected, &mut effects)?;
         Ok(effects)
@@ -257,18 +249,19 @@ impl Inner {
         effects: &mut Effects,
     ) -> Result<()> {
         for (row, error) in rejected {
-            let (partition, offset) = frame.source(row);
+            let Some((run, offset)) = frame.source(row as usize) else {
+                return Err(SinkError::internal("a row that the frame does not have was rejected"));
+            };
             let error = error
                 .with("connector", &self.config.connector)
-                .with("partition", partition)
+                .with("partition", &run.partition)
                 .with("offset", offset);
             if !self.config.errors.tolerate_all {
                 return Err(error);
             }
             effects.rejected.push(Rejected {
                 row,
-                topic: partition.topic.to_string(),
-                partition: partition.partition,
+                partition: run.partition.clone(),
                 offset,
                 code: error.code().to_owned(),
                 message: error.report(),
@@ -284,6 +277,9 @@ impl Inner {
             Request::Assign(partitions) => {
                 if self.progress.assign(&partitions) {
                     self.redo = Some("a partition returned before its rows were committed".into());
+                }
+                for table in &mut self.tables {
+                    table.others_may_have_committed();
                 }
                 self.request_commit = true;
             }
@@ -469,13 +465,13 @@ impl Inner {
             .map(|table| self.hub.until_next_round(table.interval()))
             .min()
             .unwrap_or(TICK_MAX);
-        effects.timeout_ms = next.clamp(TICK_MIN, TICK_MAX).as_millis() as u64;
+        effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
         let (lines, dropped) = logs::drain();
-        effects.logs = lines
+        effects.log = lines
             .into_iter()
             .map(|line| (level(line.severity), line.text))
             .collect();
-        effects.logs_dropped = dropped;
+        effects.log_dropped = dropped;
     }
 
     fn close(&mut self) {
@@ -495,20 +491,16 @@ impl Inner {
     }
 }
 
-/// Moves the offsets over the records of `frame` and returns the rows that are new and not
-/// tombstones: an append table has nothing to do for those.
-fn read_rows(progress: &mut WriterProgress, frame: &Frame<'_>) -> Vec<u32> {
+/// Returns the rows that were not read before and are not tombstones: an append table has nothing
+/// to do for those.
+fn new_rows(progress: &WriterProgress, frame: &Frame<'_>) -> Vec<u32> {
     let mut rows = Vec::with_capacity(frame.rows());
-    let mut tombstones = BTreeSet::new();
     for run in frame.runs() {
-        for row in run.first_row..run.first_row + run.rows {
-            if !progress.read(&run.partition, run.offset(row)) {
-                continue;
-            }
-            if frame.is_tombstone(row) {
-                tombstones.insert(row);
-            } else {
-                rows.push(row);
+        let next = progress.next(&run.partition).unwrap_or(i64::MIN);
+        for index in 0..run.rows {
+            let row = run.first_row + index;
+            if run.offset(index) >= next && !frame.is_tombstone(row) {
+                rows.extend(u32::try_from(row));
             }
         }
     }

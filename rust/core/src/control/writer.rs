@@ -161,15 +161,13 @@ impl WriterProgress {
         }
     }
 
-    /// Reads a record at `offset`. Returns `false` when it was read before and must be skipped.
-    pub fn read(&mut self, partition: &TopicPartition, offset: i64) -> bool {
+    /// The records from offset `first` to offset `last` were read, whatever became of them. Those
+    /// below the next offset expected were delivered again: skip them (see [`next`](Self::next)).
+    pub fn read(&mut self, partition: &TopicPartition, first: i64, last: i64) {
         let state = self.partitions.entry(partition.clone()).or_default();
-        if state.next.is_some_and(|next| offset < next) {
-            return false;
-        }
-        state.start.get_or_insert(offset);
-        state.next = Some(offset.saturating_add(1));
-        true
+        state.start.get_or_insert(first);
+        let next = last.saturating_add(1);
+        state.next = Some(state.next.map_or(next, |known| known.max(next)));
     }
 
     /// Returns the next offset expected of `partition`.
@@ -361,19 +359,22 @@ mod tests {
 
     fn read_rows(progress: &mut WriterProgress, table: TableIndex, offsets: std::ops::Range<i64>) {
         for offset in offsets {
-            assert!(progress.read(&p(0), offset));
+            progress.read(&p(0), offset, offset);
             progress.wrote(table, &p(0), (offset, offset), Some(offset * 10));
         }
     }
 
     #[test]
-    fn a_record_delivered_again_is_skipped() {
+    fn the_next_offset_never_goes_back() {
         let mut progress = WriterProgress::new(session(1), 1);
         assert!(!progress.assign(&[p(0)]));
-        assert!(progress.read(&p(0), 5));
-        assert!(!progress.read(&p(0), 5));
-        assert!(!progress.read(&p(0), 4));
-        assert!(progress.read(&p(0), 9), "gaps are legal");
+        assert_eq!(progress.next(&p(0)), None);
+        progress.read(&p(0), 5, 7);
+        assert_eq!(progress.next(&p(0)), Some(8));
+        progress.read(&p(0), 5, 6);
+        assert_eq!(progress.next(&p(0)), Some(8), "delivered again");
+        progress.read(&p(0), 9, 9);
+        assert_eq!(progress.next(&p(0)), Some(10), "gaps are legal");
     }
 
     #[test]
@@ -398,7 +399,7 @@ mod tests {
         let mut progress = WriterProgress::new(session(1), 2);
         assert!(!progress.assign(&[p(0)]));
         for offset in 0..4 {
-            assert!(progress.read(&p(0), offset));
+            progress.read(&p(0), offset, offset);
             progress.wrote(0, &p(0), (offset, offset), None);
             progress.wrote(1, &p(0), (offset, offset), None);
         }
@@ -424,7 +425,8 @@ mod tests {
         );
         progress.put_begins();
         assert_eq!(progress.pre_commit(&p(0), 2), Some(2));
-        assert!(progress.read(&p(0), 2), "the rows come again");
+        progress.read(&p(0), 2, 2);
+        assert_eq!(progress.next(&p(0)), Some(3), "the rows come again");
         assert!(
             !progress.durable(session(1), 0, 0),
             "an answer for the old session counts nothing"

@@ -58,6 +58,11 @@ impl Run<'_> {
         }
     }
 
+    /// Returns the offset of the frame's row `row`, which must belong to this run.
+    pub fn offset_of(&self, row: u32) -> i64 {
+        self.offset((row as usize).saturating_sub(self.first_row))
+    }
+
     /// Returns the lowest offset.
     pub fn first_offset(&self) -> i64 {
         self.offset(0)

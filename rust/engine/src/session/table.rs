@@ -4,26 +4,31 @@
 //! offsets are exactly those rows' (through [`WriterProgress`]). A new schema or partition spec
 //! closes the open files first; the segment goes on over both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frazil_core::commit::{WriterState, state_of};
+use frazil_core::commit::plan::check_table;
+use frazil_core::commit::recover::state_of;
+use frazil_core::commit::state::WriterState;
 use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_core::control::segment::Segment;
 use frazil_core::control::writer::{Sealed, TableIndex, WriterProgress};
 use frazil_core::convert::{ConvertOptions, TableConverter};
 use frazil_core::limits;
-use frazil_core::wire::Frame;
+use frazil_core::schema::evolve::Evolution;
+use frazil_core::wire::{Frame, Run};
 use frazil_core::{Result, SinkError};
-use iceberg::spec::DataFile;
+use iceberg::spec::{DataFile, TableMetadata};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::creation::creation_of;
 use super::{CATALOG_WAIT, Inbound};
 use crate::catalog::{Catalog, LoadedTable};
-use crate::commit;
+use crate::commit::create::{evolve_schema, load_or_create};
+use crate::commit::{ManifestIdentity, write_manifest};
 use crate::hub::{Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
 use crate::writer::{SealedFiles, TableWriter, TableWriterConfig};
@@ -44,6 +49,13 @@ pub(crate) struct SealFailure {
     pub(crate) error: SinkError,
 }
 
+/// New rows of a frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AppendRows<'a> {
+    pub(crate) frame: &'a Frame<'a>,
+    pub(crate) rows: &'a [u32],
+}
+
 /// A table in the configuration of a task, and what the task holds of it.
 #[derive(Debug)]
 pub(crate) struct TableSlot {
@@ -53,6 +65,8 @@ pub(crate) struct TableSlot {
     open: Option<OpenTable>,
     /// The table after a commit, to be used once no rows are open.
     newer: Option<LoadedTable>,
+    /// Load the table again once no rows are open.
+    stale: bool,
     /// Bytes of sealed files that are not handed over yet.
     sealing_bytes: Arc<AtomicU64>,
 }
@@ -65,10 +79,17 @@ struct OpenTable {
     converter: TableConverter,
     writer: Option<TableWriter>,
     /// Files of the open segment that were closed early, for a new schema or spec.
-    closed: Vec<SealedFiles>,
+    closed: Vec<ClosedFiles>,
     /// The commit interval in which the oldest open row came.
     opened_round: Option<u64>,
     rows: u64,
+}
+
+/// Files of one partition spec.
+#[derive(Debug)]
+struct ClosedFiles {
+    spec_id: i32,
+    files: SealedFiles,
 }
 
 impl TableSlot {
@@ -85,6 +106,7 @@ impl TableSlot {
             config,
             open: None,
             newer: None,
+            stale: false,
             sealing_bytes: Arc::default(),
         }
     }
@@ -125,6 +147,11 @@ impl TableSlot {
         self.join(session, context);
     }
 
+    /// Partitions came that another task had: what the table says of their offsets is read again.
+    pub(crate) fn others_may_have_committed(&mut self) {
+        self.stale = true;
+    }
+
     /// Returns the bytes that this table holds in memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.open_bytes() + self.sealing_bytes.load(Ordering::Relaxed)
@@ -159,8 +186,9 @@ impl TableSlot {
         context: &SessionContext,
         progress: &mut WriterProgress,
         frame: &Frame<'_>,
+        rows: &[u32],
     ) -> Result<()> {
-        self.prepare_table(context, progress, frame)
+        self.prepare_table(context, progress, frame, rows)
             .map_err(|error| error.with("table", &self.config.name))
     }
 
@@ -169,19 +197,24 @@ impl TableSlot {
         context: &SessionContext,
         progress: &mut WriterProgress,
         frame: &Frame<'_>,
+        rows: &[u32],
     ) -> Result<()> {
-        if !progress.has_open(self.index)
-            && let Some(newer) = self.newer.take()
-        {
-            self.open = Some(self.opened(context, newer)?);
+        if !progress.has_open(self.index) {
+            if std::mem::take(&mut self.stale) {
+                self.open = None;
+                self.newer = None;
+            }
+            if let Some(newer) = self.newer.take() {
+                self.open = Some(self.opened(context, newer)?);
+            }
         }
         if self.open.is_none() {
-            let Some(loaded) = self.load_or_create(context, frame)? else {
+            let Some(loaded) = self.load_or_create(context, frame, rows)? else {
                 return Ok(());
             };
             self.open = Some(self.opened(context, loaded)?);
         }
-        self.follow_schema(context, progress, frame)?;
+        self.follow_schema(context, progress, frame, rows)?;
         let Some(open) = &self.open else { return Ok(()) };
         for run in frame.runs() {
             if progress.bound(self.index, &run.partition).is_none() {
@@ -193,12 +226,16 @@ impl TableSlot {
     }
 
     fn opened(&self, context: &SessionContext, loaded: LoadedTable) -> Result<OpenTable> {
-        commit::check_writable(&loaded.metadata)?;
+        check_table(&loaded.metadata)?;
         let state = state_of(&loaded.metadata, &context.config.wid, &self.config.branch)?;
-        let converter = TableConverter::new(
-            loaded.metadata.current_schema(),
-            ConvertOptions::of(&self.config),
-        )?;
+        let options = ConvertOptions {
+            case_insensitive: self.config.case_insensitive,
+            evolve: self.config.evolve,
+            force_optional: self.config.force_optional,
+            metadata_columns: self.config.metadata_columns.clone(),
+        };
+        let converter =
+            TableConverter::new(Arc::clone(loaded.metadata.current_schema()), &options)?;
         Ok(OpenTable {
             loaded,
             state,
@@ -216,14 +253,15 @@ impl TableSlot {
         &self,
         context: &SessionContext,
         frame: &Frame<'_>,
+        rows: &[u32],
     ) -> Result<Option<LoadedTable>> {
-        let catalog = &context.catalog;
+        let catalog = &*context.catalog;
         let ident = &self.config.ident;
         let loaded = context
             .runtime
             .wait("loading a table", CATALOG_WAIT, catalog.load_table(ident));
-        match loaded {
-            Ok(loaded) => return Ok(Some(loaded)),
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
             Err(error) if error.code() != "TABLE_NOT_FOUND" => return Err(error),
             Err(error) if !self.config.auto_create => {
                 return Err(SinkError::fatal(
@@ -233,19 +271,25 @@ impl TableSlot {
                 )
                 .caused_by(error));
             }
-            Err(_) => {}
-        }
-        let Some(creation) = commit::creation_of(&self.config, frame)? else {
-            return Ok(None);
+            Err(_) => {
+                let Some(creation) = creation_of(&self.config, frame, rows)? else {
+                    return Ok(None);
+                };
+                let work = load_or_create(catalog, ident, || Ok(creation.clone()));
+                let created = context.runtime.wait("creating a table", CATALOG_WAIT, work)?;
+                tracing::info!(connector = %context.config.connector, table = %self.config.name,
+                    uuid = %created.metadata.uuid(), "table created");
+                created
+            }
         };
-        let created = context.runtime.wait(
-            "creating a table",
-            CATALOG_WAIT,
-            commit::create_table(&**catalog, ident, creation),
-        )?;
-        tracing::info!(connector = %context.config.connector, table = %self.config.name,
-            "table created");
-        Ok(Some(created))
+        let missing = Evolution::for_metadata(
+            loaded.metadata.current_schema(),
+            &self.config.metadata_columns,
+        );
+        if missing.is_empty() || !self.config.evolve {
+            return Ok(Some(loaded));
+        }
+        self.add_columns(context, &missing).map(Some)
     }
 
     /// Adds the columns that the frame's records have and the table has not, when allowed.
@@ -254,41 +298,51 @@ impl TableSlot {
         context: &SessionContext,
         progress: &WriterProgress,
         frame: &Frame<'_>,
+        rows: &[u32],
     ) -> Result<()> {
         if !self.config.evolve {
             return Ok(());
         }
-        let Some(open) = &mut self.open else { return Ok(()) };
-        let Some(evolution) = open.converter.unknown_fields(frame)? else {
+        let evolution = self
+            .open
+            .as_mut()
+            .and_then(|open| open.converter.evolution(frame, rows));
+        let Some(evolution) = evolution else {
             return Ok(());
         };
-        let loaded = context.runtime.wait(
-            "adding columns",
-            CATALOG_WAIT,
-            commit::evolve_table(&*context.catalog, &open.loaded, &evolution),
-        )?;
-        tracing::info!(connector = %context.config.connector, table = %self.config.name,
-            columns = %evolution, "columns added");
+        let loaded = self.add_columns(context, &evolution)?;
         self.close_files(context, progress)?;
-        let Some(before) = self.open.take() else { return Ok(()) };
         let mut open = self.opened(context, loaded)?;
-        open.closed = before.closed;
-        open.opened_round = before.opened_round;
-        open.rows = before.rows;
-        // The bounds that the session works with stay: they are at least as old as its rows.
+        if let Some(before) = self.open.take() {
+            // The session works on with the bounds it has: they are as old as its rows.
+            open.closed = before.closed;
+            open.opened_round = before.opened_round;
+            open.rows = before.rows;
+        }
         self.open = Some(open);
         Ok(())
     }
 
-    /// Converts the rows of `frame` that are new to this table. Rows that do not fit are put into
-    /// `rejected` and leave no trace.
+    fn add_columns(&self, context: &SessionContext, evolution: &Evolution) -> Result<LoadedTable> {
+        let work = evolve_schema(&*context.catalog, &self.config.ident, |metadata| {
+            let before = metadata.current_schema();
+            let after = evolution.apply(before, metadata.last_column_id())?;
+            Ok((after.as_struct() != before.as_struct()).then_some(after))
+        });
+        let loaded = context.runtime.wait("adding columns", CATALOG_WAIT, work)?;
+        tracing::info!(connector = %context.config.connector, table = %self.config.name,
+            columns = evolution.additions.len(), "columns added");
+        Ok(loaded)
+    }
+
+    /// Converts the rows that are new to this table. Rows that do not fit are put into `rejected`
+    /// and leave no trace.
     pub(crate) fn append(
         &mut self,
         context: &SessionContext,
         hub: &Hub,
         progress: &mut WriterProgress,
-        frame: &Frame<'_>,
-        rows: &[u32],
+        new: &AppendRows<'_>,
         rejected: &mut BTreeMap<u32, SinkError>,
     ) -> Result<()> {
         let name = &self.config.name;
@@ -296,35 +350,22 @@ impl TableSlot {
             rejected.entry(row).or_insert_with(|| error.with("table", name));
         };
         let Some(open) = &mut self.open else {
-            for row in rows {
+            for row in new.rows {
                 refuse(*row, no_schema());
             }
             return Ok(());
         };
-        let rows = rows_beyond_bounds(progress, self.index, frame, rows);
-        let mut refused_here = std::collections::BTreeSet::new();
-        open.converter.append(frame, &rows, &mut |row, error| {
+        let rows = rows_beyond_bounds(progress, self.index, new);
+        let mut refused_here = BTreeSet::new();
+        open.converter.append(new.frame, &rows, &mut |row, error| {
             refused_here.insert(row);
             refuse(row, error);
         })?;
-        let mut appended = 0;
-        for run in frame.runs() {
-            let range = run.first_row..run.first_row + run.rows;
-            let mut written: Option<(i64, i64)> = None;
-            let mut newest = None;
-            for row in rows.iter().filter(|row| range.contains(&(**row as usize))) {
-                if refused_here.contains(row) {
-                    continue;
-                }
-                let offset = run.offset(*row as usize - run.first_row);
-                written = Some((written.map_or(offset, |(low, _)| low.min(offset)), offset));
-                newest = newest.max(frame.timestamp(*row as usize));
-                appended += 1;
-            }
-            if let Some(range) = written {
-                progress.wrote(self.index, &run.partition, range, newest);
-            }
-        }
+        let written = AppendRows {
+            frame: new.frame,
+            rows: &rows,
+        };
+        let appended = note_written(progress, self.index, &written, &refused_here);
         if appended == 0 {
             return Ok(());
         }
@@ -334,7 +375,7 @@ impl TableSlot {
             open.opened_round = Some(round);
             self.hub.opened(progress.session(), round);
         }
-        if open.converter.rows() >= limits::BATCH_ROWS {
+        if open.converter.is_full() {
             self.flush(context, progress)?;
         }
         Ok(())
@@ -362,7 +403,7 @@ impl TableSlot {
             }
         };
         writer
-            .write(&batch)
+            .write(batch)
             .map_err(|error| error.with("table", &self.config.name))
     }
 
@@ -372,7 +413,10 @@ impl TableSlot {
         if let Some(open) = &mut self.open
             && let Some(writer) = open.writer.take()
         {
-            open.closed.push(writer.seal()?);
+            open.closed.push(ClosedFiles {
+                spec_id: open.loaded.metadata.default_partition_spec_id(),
+                files: writer.seal()?,
+            });
         }
         Ok(())
     }
@@ -435,7 +479,7 @@ impl TableSlot {
         let (before, after) = (&open.loaded.metadata, &loaded.metadata);
         if before.current_schema_id() != after.current_schema_id()
             || before.default_partition_spec_id() != after.default_partition_spec_id()
-            || before.properties_differ(after)
+            || write_properties_differ(before, after)
         {
             self.newer = Some(loaded);
         }
@@ -445,14 +489,14 @@ impl TableSlot {
 impl OpenTable {
     fn bytes(&self) -> u64 {
         let writer = self.writer.as_ref().map_or(0, TableWriter::bytes);
-        let closed: usize = self.closed.iter().map(SealedFiles::bytes).sum();
-        (self.converter.bytes() + writer + closed) as u64
+        let closed: u64 = self.closed.iter().map(|closed| closed.files.bytes()).sum();
+        (self.converter.bytes() + writer) as u64 + closed
     }
 }
 
 /// What remains to be done for a sealed segment, off the task's thread.
 struct SealWork {
-    files: Vec<SealedFiles>,
+    files: Vec<ClosedFiles>,
     loaded: LoadedTable,
     wid: String,
     branch: String,
@@ -464,19 +508,20 @@ impl SealWork {
     async fn run(self) -> Result<Segment> {
         let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
         for files in self.files {
-            let spec_id = files.spec_id();
-            by_spec.entry(spec_id).or_default().extend(files.wait().await?);
+            let data_files = files.files.wait().await?;
+            by_spec.entry(files.spec_id).or_default().extend(data_files);
         }
         let bytes = by_spec.values().flatten().map(DataFile::file_size_in_bytes).sum();
         let mut manifests = Vec::with_capacity(by_spec.len());
         for (spec_id, files) in by_spec {
-            let identity = commit::ManifestIdentity {
+            let identity = ManifestIdentity {
                 wid: self.wid.clone(),
                 session: self.sealed.session,
                 seq: self.sealed.sequence,
-                number: manifests.len(),
+                index: u32::try_from(manifests.len()).unwrap_or(u32::MAX),
             };
-            manifests.push(commit::write_manifest(&self.loaded, spec_id, files, &identity).await?);
+            let (storage, metadata) = (&self.loaded.storage, &self.loaded.metadata);
+            manifests.push(write_manifest(storage, metadata, spec_id, files, &identity).await?);
         }
         Ok(Segment {
             session: self.sealed.session,
@@ -499,19 +544,63 @@ impl SealWork {
 fn rows_beyond_bounds(
     progress: &WriterProgress,
     table: TableIndex,
-    frame: &Frame<'_>,
-    rows: &[u32],
+    new: &AppendRows<'_>,
 ) -> Vec<u32> {
-    let mut beyond = Vec::with_capacity(rows.len());
-    for run in frame.runs() {
+    let mut beyond = Vec::with_capacity(new.rows.len());
+    for (run, rows) in new.runs() {
         let bound = progress.bound(table, &run.partition).flatten().unwrap_or(i64::MIN);
-        let range = run.first_row..run.first_row + run.rows;
-        beyond.extend(rows.iter().copied().filter(|row| {
-            let row = *row as usize;
-            range.contains(&row) && run.offset(row - run.first_row) >= bound
-        }));
+        beyond.extend(rows.iter().copied().filter(|row| run.offset_of(*row) >= bound));
     }
     beyond
+}
+
+/// Tells `progress` which offsets have rows in the table now, and returns how many rows they are.
+fn note_written(
+    progress: &mut WriterProgress,
+    table: TableIndex,
+    written: &AppendRows<'_>,
+    refused: &BTreeSet<u32>,
+) -> u64 {
+    let mut count = 0;
+    for (run, rows) in written.runs() {
+        let mut kept = rows.iter().filter(|row| !refused.contains(row)).peekable();
+        let Some(lowest) = kept.peek().map(|row| run.offset_of(**row)) else {
+            continue;
+        };
+        let (mut highest, mut newest) = (lowest, None);
+        for row in kept {
+            highest = run.offset_of(*row);
+            newest = newest.max(written.frame.timestamp(*row as usize));
+            count += 1;
+        }
+        progress.wrote(table, &run.partition, (lowest, highest), newest);
+    }
+    count
+}
+
+impl<'a> AppendRows<'a> {
+    /// Returns each run of the frame with those of the rows that belong to it. Rows are ascending.
+    fn runs(&self) -> impl Iterator<Item = (&'a Run<'a>, &'a [u32])> {
+        let rows = self.rows;
+        self.frame.runs().iter().map(move |run| {
+            let first = rows.partition_point(|row| (*row as usize) < run.first_row);
+            let end = rows.partition_point(|row| (*row as usize) < run.first_row + run.rows);
+            (run, rows.get(first..end).unwrap_or_default())
+        })
+    }
+}
+
+/// The properties that the writer obeys; the state of writers is not among them.
+fn write_properties_differ(before: &TableMetadata, after: &TableMetadata) -> bool {
+    let relevant = |metadata: &TableMetadata| -> BTreeMap<String, String> {
+        metadata
+            .properties()
+            .iter()
+            .filter(|(key, _)| key.starts_with("write."))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    relevant(before) != relevant(after)
 }
 
 fn no_schema() -> SinkError {
@@ -529,16 +618,22 @@ fn writer_settings(
     progress: &WriterProgress,
     table: TableIndex,
 ) -> TableWriterConfig {
-    TableWriterConfig {
-        metadata: Arc::clone(&open.loaded.metadata),
-        write_properties: config.write_props.clone(),
-        file_prefix: format!(
-            "frazil-{}-{}-{}-{}",
-            context.config.wid,
-            progress.session().simple(),
-            progress.next_sequence(table),
-            open.closed.len(),
-        ),
-        writers_open_max: context.config.writers_open_max,
-    }
+    let metadata = &open.loaded.metadata;
+    let file_prefix = format!(
+        "frazil-{}-{}-{}-{}",
+        context.config.wid,
+        progress.session().simple(),
+        progress.next_sequence(table),
+        open.closed.len(),
+    );
+    let mut settings = TableWriterConfig::new(
+        Arc::clone(metadata.current_schema()),
+        Arc::clone(metadata.default_partition_spec()),
+        metadata.location(),
+        file_prefix,
+    );
+    settings.properties = metadata.properties().clone();
+    settings.properties.extend(config.write_props.clone());
+    settings.writers_max_open = context.config.writers_open_max;
+    settings
 }
