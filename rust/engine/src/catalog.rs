@@ -12,6 +12,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use frazil_core::config::{CatalogConfig, CatalogKind};
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{FormatVersion, Schema, SortOrder, TableMetadata, UnboundPartitionSpec};
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
@@ -136,9 +137,17 @@ pub trait Catalog: Send + Sync + Debug {
     async fn check(&self) -> Result<()>;
 }
 
+/// Opens the catalog that the connector is configured with.
+pub fn open(config: &CatalogConfig) -> Result<Arc<dyn Catalog>> {
+    match config.kind {
+        CatalogKind::Rest => open_rest(&config.properties),
+        CatalogKind::Sql => open_sql(&config.name, &config.properties),
+    }
+}
+
 /// Opens the REST catalog that `properties` describe (`uri`, `warehouse`, `credential`, …).
-pub fn open_rest(name: &str, properties: &BTreeMap<String, String>) -> Result<Arc<dyn Catalog>> {
-    Ok(Arc::new(rest::RestCatalog::new(name, properties)?))
+pub fn open_rest(properties: &BTreeMap<String, String>) -> Result<Arc<dyn Catalog>> {
+    Ok(Arc::new(rest::RestCatalog::new(properties)?))
 }
 
 /// Opens the SQL catalog that `properties` describe (`uri`, `warehouse`).

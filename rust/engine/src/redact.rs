@@ -1,25 +1,12 @@
 //! What may leave in an error message: bounded, printable, without anything that looks like a secret.
 
+use frazil_core::secret::is_secret_key;
+
 /// Characters of foreign text that an error message may carry.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// Parts of a key name after which the value is taken for a secret.
-const SECRET_NAMES: [&str; 14] = [
-    "secret",
-    "token",
-    "password",
-    "passwd",
-    "credential",
-    "signature",
-    "authorization",
-    "access-key",
-    "accesskey",
-    "access_key",
-    "api-key",
-    "apikey",
-    "account-key",
-    "accountkey",
-];
+/// Parts of names that other systems write without the dashes that the rule for keys looks for.
+const SECRET_PARTS: [&str; 3] = ["signature", "accesskey", "accountkey"];
 
 /// Returns `text` of another system, fit for an error message: without values of secret-looking
 /// keys and user info of URLs, without control characters, cut to 500 characters.
@@ -52,9 +39,13 @@ fn is_name_char(c: char) -> bool {
 }
 
 fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    matches!(name.as_str(), "sig" | "sas" | "key")
-        || SECRET_NAMES.iter().any(|secret| name.contains(secret))
+    let lower = name.to_ascii_lowercase();
+    if lower.ends_with("id") {
+        return false; // `InvalidAccessKeyId: …` says something
+    }
+    matches!(lower.as_str(), "sig" | "sas" | "key")
+        || is_secret_key(name)
+        || SECRET_PARTS.iter().any(|part| lower.contains(part))
 }
 
 fn is_value_end(c: char) -> bool {

@@ -19,6 +19,7 @@ async fn conforms(dir: &tempfile::TempDir, warehouse: String, run: &str) {
         catalog: open_sql("iceberg", &properties).unwrap(),
         other: open_sql("iceberg", &properties).unwrap(),
         creates_twice: false,
+        makes_namespaces: false,
         any_name: true,
         run: run.to_string(),
     };

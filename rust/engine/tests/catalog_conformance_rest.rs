@@ -4,13 +4,13 @@
 //! - `FRAZIL_TEST_REST_URI`: its address;
 //! - `FRAZIL_TEST_REST_PROPERTIES`: more catalog properties, `key=value`, one a line;
 //! - `FRAZIL_TEST_REST_FLAGS`: words out of `creates-twice` (creating a table again returns it),
-//!   `plain-names` (names become paths), `vends` (keys must come from the catalog), `open` (it
+//!   `makes-namespaces` (a table may come before its namespace), `plain-names` (names become paths), `vends` (keys must come from the catalog), `open` (it
 //!   lets everybody in).
 
 mod support;
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use frazil_engine::catalog::open_rest;
 use support::Subject;
@@ -49,9 +49,10 @@ fn run() -> String {
 async fn a_rest_catalog() {
     let properties = properties();
     let subject = Subject {
-        catalog: open_rest("iceberg", &properties).unwrap(),
-        other: open_rest("iceberg", &properties).unwrap(),
+        catalog: open_rest(&properties).unwrap(),
+        other: open_rest(&properties).unwrap(),
         creates_twice: has_flag("creates-twice"),
+        makes_namespaces: has_flag("makes-namespaces"),
         any_name: !has_flag("plain-names"),
         run: run(),
     };
@@ -61,7 +62,7 @@ async fn a_rest_catalog() {
 #[tokio::test]
 #[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
 async fn keys_are_vended_where_they_are_wanted() {
-    let catalog = open_rest("iceberg", &properties()).unwrap();
+    let catalog = open_rest(&properties()).unwrap();
     let ident = iceberg::TableIdent::from_strs([format!("vend_{}", run()), "t".into()]).unwrap();
     catalog.create_namespace(&ident.namespace).await.unwrap();
     let made = catalog
@@ -78,7 +79,7 @@ async fn keys_are_vended_where_they_are_wanted() {
 async fn wrong_credentials_are_told() {
     let mut properties = properties();
     properties.insert("credential".to_string(), "nobody:wrong-secret".to_string());
-    let checked = open_rest("iceberg", &properties).unwrap().check().await;
+    let checked = open_rest(&properties).unwrap().check().await;
     if has_flag("open") {
         checked.expect("a catalog that lets everybody in");
         return;
@@ -90,4 +91,34 @@ async fn wrong_credentials_are_told() {
         "{}",
         error.report()
     );
+}
+
+/// Runs for `FRAZIL_TEST_REST_SECONDS` (default 5): longer than the catalog's keys live.
+#[tokio::test]
+#[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
+async fn a_storage_outlives_its_keys() {
+    let seconds = environment("FRAZIL_TEST_REST_SECONDS").parse().unwrap_or(5);
+    let catalog = open_rest(&properties()).unwrap();
+    let ident = iceberg::TableIdent::from_strs([format!("keys_{}", run()), "t".into()]).unwrap();
+    catalog.create_namespace(&ident.namespace).await.unwrap();
+    let table = catalog
+        .create_table(&ident, support::create())
+        .await
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut files = Vec::new();
+    while Instant::now() < end {
+        let file = format!(
+            "{}/data/{:05}.parquet",
+            table.metadata.location(),
+            files.len()
+        );
+        table.storage.put(&file, "rows".into()).await.unwrap();
+        files.push(file);
+        tokio::time::sleep(Duration::from_millis(500 + seconds * 20)).await;
+    }
+    assert!(files.len() > 2);
+    for file in files {
+        assert!(table.storage.exists(&file).await.unwrap(), "{file}");
+    }
 }

@@ -70,7 +70,7 @@ impl RestCatalog {
     /// `scope`, `audience`, `resource`, `rest.auth.type`, `header.*`, `tls.ca-file`,
     /// `rest.client.connection-timeout-ms`, `rest.client.socket-timeout-ms`, and those of the
     /// storage. Where the storage's keys are not among them, the catalog is asked to vend some.
-    pub fn new(_name: &str, properties: &BTreeMap<String, String>) -> Result<RestCatalog> {
+    pub fn new(properties: &BTreeMap<String, String>) -> Result<RestCatalog> {
         Ok(RestCatalog {
             session: Arc::new(Session::new(properties)?),
             tables: Mutex::default(),

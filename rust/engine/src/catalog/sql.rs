@@ -6,18 +6,16 @@
 //! as written in a client that did not.
 
 mod database;
+mod names;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{TableMetadata, TableMetadataBuilder};
 use iceberg::{MetadataLocation, NamespaceIdent, TableCreation, TableIdent};
-use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use super::{
     Catalog, CommitOutcome, CreateTable, LoadedTable, TableCommit, iceberg_error, metadata,
@@ -25,6 +23,7 @@ use super::{
 };
 use crate::storage::{StoreCache, TableStorage};
 use database::{Database, Swap};
+use names::{directory_name, namespace_column, next_metadata_location, sqlite_path};
 
 /// See the module.
 pub struct SqlCatalog {
@@ -310,99 +309,6 @@ impl Catalog for SqlCatalog {
         }
         self.run(|database| database.check()).await
     }
-}
-
-/// Takes the path out of `sqlite:/path`, `sqlite:///path` (as URIs have it), `sqlite:////path`
-/// (as SQLAlchemy has it), each also behind `jdbc:`.
-fn sqlite_path(uri: &str) -> Result<PathBuf> {
-    let rest = uri.strip_prefix("jdbc:").unwrap_or(uri);
-    let Some(path) = rest.strip_prefix("sqlite:") else {
-        return Err(SinkError::config(
-            "CATALOG_URI_UNSUPPORTED",
-            "`iceberg.catalog.uri` of an SQL catalog must look like `sqlite:/path/to/catalog.db`",
-        ));
-    };
-    let absolute = path.starts_with('/');
-    let path = path.trim_start_matches('/');
-    if !absolute || path.is_empty() || path.contains('?') {
-        return Err(SinkError::config(
-            "CATALOG_URI_UNSUPPORTED",
-            "`iceberg.catalog.uri` must hold the absolute path of a file, without parameters",
-        ));
-    }
-    Ok(PathBuf::from(format!("/{path}")))
-}
-
-/// Joins the levels with dots, as the layout has it; a dot within a level would be ambiguous.
-fn namespace_column(namespace: &NamespaceIdent) -> Result<String> {
-    if namespace
-        .iter()
-        .any(|level| level.contains('.') || level.is_empty())
-    {
-        return Err(SinkError::config(
-            "NAMESPACE_INVALID",
-            "a level of the namespace is empty or holds a dot, which SQL catalogs cannot keep",
-        )
-        .with("namespace", namespace));
-    }
-    Ok(namespace.join("."))
-}
-
-/// Returns a directory name for a name: the name itself if every reader of the table takes it as
-/// it stands, else a readable and unique stand-in (`#` and `?` end a path in some clients, `%` and
-/// spaces are decoded by some and not by others).
-fn directory_name(name: &str) -> String {
-    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if name.chars().all(is_safe) && !name.starts_with('.') && name.len() <= 128 {
-        return name.to_string();
-    }
-    let readable: String = name
-        .chars()
-        .map(|c| if is_safe(c) { c } else { '_' })
-        .take(64)
-        .collect();
-    let digest = Sha256::digest(name.as_bytes());
-    let hash: String = digest
-        .iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("{}-{hash}", readable.trim_start_matches('.'))
-}
-
-/// Names the metadata file after the one at `previous`: `NNNNN-<uuid>.metadata.json`.
-fn next_metadata_location(metadata: &TableMetadata, previous: Option<&str>) -> String {
-    let directory = metadata
-        .properties()
-        .get("write.metadata.path")
-        .map(|path| path.trim_end_matches('/').to_string())
-        .unwrap_or_else(|| format!("{}/metadata", metadata.location()));
-    let gzip = metadata
-        .properties()
-        .get("write.metadata.compression-codec")
-        .is_some_and(|codec| codec.eq_ignore_ascii_case("gzip"));
-    // Only the crate compresses, and it knows no other directory. Uncompressed is right anywhere.
-    let suffix = if gzip && directory.ends_with("/metadata") {
-        ".gz"
-    } else {
-        ""
-    };
-    let version = previous.map_or(0, |previous| metadata_version(previous) + 1);
-    format!(
-        "{directory}/{version:05}-{}{suffix}.metadata.json",
-        Uuid::now_v7()
-    )
-}
-
-/// Returns the number at the start of a metadata file's name, or 0 for a foreign name.
-fn metadata_version(location: &str) -> u64 {
-    let name = location.rsplit('/').next().unwrap_or(location);
-    let digits: String = name
-        .trim_start_matches('v')
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    digits.parse().unwrap_or(0)
 }
 
 async fn write_metadata(

@@ -162,15 +162,18 @@ async fn refused_vended_keys_are_renewed_once_also_within_an_upload() {
         if !request.header("authorization").contains("Credential=key1/") {
             return Response::xml(403, "<Error><Code>InvalidAccessKeyId</Code></Error>");
         }
-        match request.line.as_str() {
-            "POST /wh/t/big?uploads" => {
-                Response::xml(200, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
-            }
-            line if line.starts_with("POST /wh/t/big?uploadId=u") => {
-                Response::xml(200, "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>")
-            }
-            _ => Response::xml(200, "").with_header("ETag", "\"e\""),
+        if request.line.starts_with("POST /wh/t/big?uploads") {
+            let id = "<UploadId>u</UploadId>";
+            let body =
+                format!("<InitiateMultipartUploadResult>{id}</InitiateMultipartUploadResult>");
+            return Response::xml(200, &body);
         }
+        if request.line.starts_with("POST /wh/t/big?uploadId=u") {
+            let body =
+                "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>";
+            return Response::xml(200, body);
+        }
+        Response::xml(200, "").with_header("ETag", "\"e\"")
     })
     .await;
     let properties = BTreeMap::from([("s3.endpoint".to_string(), server.url())]);

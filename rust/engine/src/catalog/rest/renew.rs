@@ -32,6 +32,9 @@ pub(super) struct Renewing<T> {
     margin: Duration,
     current: Mutex<State<T>>,
     flight: tokio::sync::Mutex<()>,
+    /// How far tests have put the clock forward.
+    #[cfg(test)]
+    skew: Mutex<Duration>,
 }
 
 #[derive(Debug)]
@@ -50,7 +53,24 @@ impl<T> Renewing<T> {
                 next_try: None,
             }),
             flight: tokio::sync::Mutex::default(),
+            #[cfg(test)]
+            skew: Mutex::default(),
         }
+    }
+
+    #[cfg(not(test))]
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    #[cfg(test)]
+    fn now(&self) -> Instant {
+        Instant::now() + *self.skew.lock().unwrap()
+    }
+
+    #[cfg(test)]
+    fn advance(&self, time: Duration) {
+        *self.skew.lock().unwrap() += time;
     }
 
     /// Returns the newest value, whether or not it is about to end.
@@ -63,7 +83,7 @@ impl<T> Renewing<T> {
         let mut state = self.state();
         let generation = state.lease.as_ref().map_or(0, |lease| lease.generation) + 1;
         let fresh = fresh(generation);
-        let now = Instant::now();
+        let now = self.now();
         let lease = Arc::new(Lease {
             value: fresh.value,
             generation,
@@ -83,7 +103,7 @@ impl<T> Renewing<T> {
 
     /// Returns the value if it serves, and whether its renewal is due.
     fn serving(&self) -> (Option<Arc<Lease<T>>>, bool) {
-        let now = Instant::now();
+        let now = self.now();
         let state = self.state();
         let serving = state
             .lease
@@ -121,7 +141,7 @@ impl<T> Renewing<T> {
                     code = error.code(),
                     "a renewal failed, the old value still serves"
                 );
-                self.state().next_try = Some(Instant::now() + RETRY_PAUSE);
+                self.state().next_try = Some(self.now() + RETRY_PAUSE);
                 Ok(old)
             }
             (Err(error), None) => Err(error),
@@ -170,15 +190,15 @@ mod tests {
         Err(SinkError::retriable("X", "down"))
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn one_caller_renews_for_all_and_before_the_end() {
         let source = Source(AtomicU64::new(0));
         let renewing = Renewing::new(Duration::from_secs(300));
         let all = futures::future::join_all((0..10).map(|_| renewing.get(|| source.fresh()))).await;
         assert!(all.iter().all(|lease| lease.as_ref().unwrap().value == 0));
-        tokio::time::advance(Duration::from_secs(89)).await;
+        renewing.advance(Duration::from_secs(89));
         assert_eq!(renewing.get(|| source.fresh()).await.unwrap().value, 0);
-        tokio::time::advance(Duration::from_secs(2)).await;
+        renewing.advance(Duration::from_secs(2));
         let both = futures::future::join(
             renewing.get(|| source.fresh()),
             renewing.get(|| source.fresh()),
@@ -187,20 +207,20 @@ mod tests {
         assert_eq!((both.0.unwrap().value, both.1.unwrap().value), (1, 0));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_failed_renewal_keeps_the_old_value_to_its_end() {
         let source = Source(AtomicU64::new(0));
         let renewing = Renewing::new(Duration::from_secs(300));
         renewing.get(|| source.fresh()).await.unwrap();
-        tokio::time::advance(Duration::from_secs(95)).await;
+        renewing.advance(Duration::from_secs(95));
         assert_eq!(renewing.get(broken).await.unwrap().value, 0);
         // Paused after the failure, then tried again.
         assert_eq!(renewing.get(|| source.fresh()).await.unwrap().value, 0);
-        tokio::time::advance(Duration::from_secs(6)).await;
+        renewing.advance(Duration::from_secs(6));
         assert_eq!(renewing.get(broken).await.unwrap_err().code(), "X");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_refused_value_is_renewed_once() {
         let source = Source(AtomicU64::new(0));
         let renewing = Renewing::new(Duration::from_secs(300));

@@ -41,7 +41,7 @@ fn catalog(server: &Server, properties: &[(&str, &str)]) -> RestCatalog {
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string())),
     );
-    RestCatalog::new("test", &all).unwrap()
+    RestCatalog::new(&all).unwrap()
 }
 
 fn commit() -> TableCommit {
@@ -257,10 +257,10 @@ async fn a_refused_token_is_renewed_once_for_all_who_hold_it() {
 
 #[tokio::test]
 async fn a_token_is_renewed_before_it_ends() {
-    let server = token_server(1).await;
+    let server = token_server(2).await;
     let catalog = catalog(&server, &[("credential", "me:s&cret")]);
     catalog.load_table(&ident()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(950)).await;
+    tokio::time::sleep(Duration::from_millis(1_850)).await;
     catalog.load_table(&ident()).await.unwrap();
     let requests = server.requests();
     assert_eq!(
@@ -328,7 +328,7 @@ async fn after_the_first_keys(has_route: bool) -> (Server, TableStorage) {
         if request.header("x-iceberg-access-delegation") != "vended-credentials" {
             return Response::json(200, &table_json("s3://wh/t", ""));
         }
-        let vended = vended(number.fetch_add(1, Ordering::SeqCst) + 1, 1_000);
+        let vended = vended(number.fetch_add(1, Ordering::SeqCst) + 1, 3_000);
         if request.line.contains("/credentials") {
             return Response::json(200, &format!("{{{}}}", vended.trim_start_matches(',')));
         }
@@ -346,7 +346,7 @@ async fn after_the_first_keys(has_route: bool) -> (Server, TableStorage) {
         source.latest().scopes[0].properties["s3.access-key-id"],
         "key1"
     );
-    tokio::time::sleep(Duration::from_millis(930)).await;
+    tokio::time::sleep(Duration::from_millis(2_750)).await;
     let many = futures::future::join_all((0..5).map(|_| source.current())).await;
     assert!(many.iter().all(|keys| keys.is_ok()));
     assert_eq!(
@@ -491,7 +491,7 @@ async fn a_foreign_server_and_a_dead_one_are_told_apart() {
         "https://h/?token=x",
     ] {
         let properties = BTreeMap::from([("uri".to_string(), uri.to_string())]);
-        let error = RestCatalog::new("test", &properties).unwrap_err();
+        let error = RestCatalog::new(&properties).unwrap_err();
         assert_eq!(error.code(), "CATALOG_PROPERTY_INVALID", "{uri}");
     }
 }
