@@ -219,7 +219,17 @@ public class DeliveryTest {
         SinkRecord odd = new SinkRecord("orders", 0, null, null, null, new Thread("odd"), 5);
         delivery.put(List.of(odd, records(P0, 6, 7).get(0)));
         assertEquals(List.of(odd), context.reported);
-        assertEquals(List.of("put"), session.puts());
+        assertFalse("its offset and the good record go on", session.puts().isEmpty());
+    }
+
+    @Test
+    public void theOffsetOfARecordThatCannotBeEncodedWaitsForItsReport() {
+        context.acknowledgement = new CompletableFuture<>();
+        start();
+        SinkRecord odd = new SinkRecord("orders", 0, null, null, null, new Thread("odd"), 5);
+        assertThrows(RetriableException.class, () -> delivery.put(List.of(odd)));
+        assertEquals(List.of(), session.calls);
+        assertEquals(Map.of(P0, 5L), preCommit(Map.of(P0, 6L)));
     }
 
     @Test
