@@ -75,7 +75,7 @@ final class Delivery {
         context.timeout(TICK_MS);
     }
 
-    /** Delivers a batch, or lets the session know that time passed. */
+    /** Lets the session know that time passed, and delivers a batch to it. */
     void put(Collection<SinkRecord> records) {
         committedLast = false;
         throwFailure();
@@ -87,11 +87,8 @@ final class Delivery {
             for (SinkRecord record : records) {
                 firstSeen.putIfAbsent(partitionOf(record), record.originalKafkaOffset());
             }
-            if (records.isEmpty()) {
-                apply(session.control(Requests.tick()));
-            } else {
-                deliver(records);
-            }
+            apply(session.control(Requests.tick())); // A put begins: this is where segments are sealed.
+            deliver(records);
             boolean rewound = applyRewinds();
             throwParked(rewound);
         });
