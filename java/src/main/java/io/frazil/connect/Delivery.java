@@ -1,6 +1,6 @@
 package io.frazil.connect;
 
-import java.util.ArrayList;
+import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -75,7 +75,7 @@ final class Delivery {
         context.timeout(TICK_MS);
     }
 
-    /** Delivers a batch, or lets the session know that time passed. */
+    /** Lets the session know that time passed, and delivers a batch to it. */
     void put(Collection<SinkRecord> records) {
         committedLast = false;
         throwFailure();
@@ -87,11 +87,8 @@ final class Delivery {
             for (SinkRecord record : records) {
                 firstSeen.putIfAbsent(partitionOf(record), record.originalKafkaOffset());
             }
-            if (records.isEmpty()) {
-                apply(session.control(Requests.tick()));
-            } else {
-                deliver(records);
-            }
+            apply(session.control(Requests.tick())); // A put begins: this is where segments are sealed.
+            deliver(records);
             boolean rewound = applyRewinds();
             throwParked(rewound);
         });
@@ -162,10 +159,15 @@ final class Delivery {
     }
 
     private void deliver(Collection<SinkRecord> records) {
-        encoder.encode(records, session::registerSchema, new BatchEncoder.Sink() {
+        BatchEncoder.Registrar registrar = schema -> {
+            errant.await();
+            return session.registerSchema(schema);
+        };
+        encoder.encode(records, registrar, new BatchEncoder.Sink() {
             @Override
-            public void block(java.nio.ByteBuffer frame, int length, List<SinkRecord> rows) {
+            public void block(ByteBuffer frame, int length, List<SinkRecord> rows) {
                 if (!deferred(rows)) {
+                    errant.await(); // The frame has the offsets of unencodable records too.
                     settle(Effects.decode(session.put(frame, length)), rows);
                 }
             }
@@ -174,10 +176,10 @@ final class Delivery {
             public void unencodable(SinkRecord record, String reason) {
                 if (!deferred(List.of(record))) {
                     errant.reject(record, reason);
-                    errant.await();
                 }
             }
         });
+        errant.await();
     }
 
     /** After a rewind the rest of a batch is not delivered: its partitions are rewound to it too. */
@@ -197,7 +199,7 @@ final class Delivery {
             if (rejected.row() < 0 || rejected.row() >= rows.size()) {
                 throw new ConnectException("the native sink rejected a row that its frame does not have");
             }
-            errant.reject(rows.get(rejected.row()), rejected.message());
+            errant.reject(rows.get(rejected.row()), rejected.message() + " [" + rejected.code() + "]");
         }
         errant.await();
         finishUnapplied();

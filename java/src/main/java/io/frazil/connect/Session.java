@@ -13,7 +13,7 @@ interface Session extends AutoCloseable {
     /** Sends a control request; returns effects. */
     byte[] control(byte[] request);
 
-    /** Ends the session without sealing anything. A second call does nothing. */
+    /** Ends the session; unless it failed or was cancelled it may seal what is open. Again: nothing. */
     @Override
     void close();
 }

@@ -42,9 +42,9 @@ public class DeliveryTest {
     }
 
     @Test
-    public void aBatchIsDeliveredAndAnEmptyOneIsATick() {
+    public void everyPutIsATickAndThenItsBatch() {
         delivery.put(records(P0, 0, 3));
-        assertTrue(session.calls.contains("put"));
+        assertEquals(List.of("control 5", "registerSchema", "put"), session.calls);
         session.calls.clear();
         delivery.put(List.of());
         assertEquals(List.of("control 5"), session.calls);
@@ -115,7 +115,7 @@ public class DeliveryTest {
 
     @Test
     public void afterARewindTheRestOfTheBatchIsReadAgainToo() {
-        session.answers.add(new Answers().rewind(P0, 0).encode());
+        session.putAnswers.add(new Answers().rewind(P0, 0).encode());
         List<SinkRecord> batch = new ArrayList<>(records(P0, 0, 300));
         batch.addAll(records(P1, 40, 44));
         delivery.put(batch);
@@ -135,8 +135,18 @@ public class DeliveryTest {
     }
 
     @Test
+    public void aRewindThatComesWithTheTickPutsTheWholeBatchOff() {
+        session.answers.add(new Answers().rewind(P0, 2).encode());
+        List<SinkRecord> batch = new ArrayList<>(records(P1, 7, 9));
+        batch.addAll(records(P0, 9, 11));
+        delivery.put(batch);
+        assertEquals(List.of(), session.puts());
+        assertEquals(Map.of(P0, 2L, P1, 7L), context.offsets);
+    }
+
+    @Test
     public void aRejectedRecordIsReportedAndAwaited() {
-        session.answers.add(new Answers().reject(1, P0, 6, "column `v`: too large").encode());
+        session.putAnswers.add(new Answers().reject(1, P0, 6, "column `v`: too large").encode());
         delivery.put(records(P0, 5, 7));
         assertEquals(1, context.reported.size());
         assertEquals(6, context.reported.get(0).kafkaOffset());
@@ -149,7 +159,7 @@ public class DeliveryTest {
     public void withoutAReporterARejectedRecordStopsTheTaskAndItsOffsetStays() {
         context.acknowledgement = null;
         start();
-        session.answers.add(new Answers().reject(1, P0, 6, "column `v`: too large").encode());
+        session.putAnswers.add(new Answers().reject(1, P0, 6, "column `v`: too large").encode());
         DataException error = assertThrows(DataException.class, () -> delivery.put(records(P0, 5, 7)));
         assertTrue(error.getMessage(), error.getMessage().contains("orders-0-6"));
         assertTrue(error.getMessage(), error.getMessage().contains("errors.deadletterqueue.topic.name"));
@@ -165,10 +175,10 @@ public class DeliveryTest {
     public void aRecordIsDroppedOnlyWhenBothKeysAllowIt() {
         context.acknowledgement = null;
         start(Map.of("frazil.errors.drop", "true", "errors.tolerance", "all"));
-        session.answers.add(new Answers().reject(0, P0, 5, "bad").encode());
+        session.putAnswers.add(new Answers().reject(0, P0, 5, "bad").encode());
         delivery.put(records(P0, 5, 6));
         start(Map.of("frazil.errors.drop", "true"));
-        session.answers.add(new Answers().reject(0, P0, 5, "bad").encode());
+        session.putAnswers.add(new Answers().reject(0, P0, 5, "bad").encode());
         assertThrows(DataException.class, () -> delivery.put(records(P0, 5, 6)));
     }
 
@@ -190,7 +200,7 @@ public class DeliveryTest {
         CompletableFuture<Void> acknowledgement = new CompletableFuture<>();
         context.acknowledgement = acknowledgement;
         start();
-        session.answers.add(new Answers().durable(P0, 5).reject(0, P0, 5, "bad").encode());
+        session.putAnswers.add(new Answers().durable(P0, 5).reject(0, P0, 5, "bad").encode());
         assertThrows(RetriableException.class, () -> delivery.put(records(P0, 5, 7)));
         session.calls.clear();
         assertEquals(Map.of(P0, 5L), preCommit(Map.of(P0, 7L)));
@@ -208,7 +218,7 @@ public class DeliveryTest {
         refused.completeExceptionally(new IllegalStateException("no such topic"));
         context.acknowledgement = refused;
         start();
-        session.answers.add(new Answers().reject(0, P0, 5, "bad").encode());
+        session.putAnswers.add(new Answers().reject(0, P0, 5, "bad").encode());
         ConnectException error = assertThrows(ConnectException.class, () -> delivery.put(records(P0, 5, 6)));
         assertFalse(error instanceof RetriableException);
         assertTrue(error.getMessage(), error.getMessage().contains("[DLQ_FAILED]"));
@@ -219,7 +229,17 @@ public class DeliveryTest {
         SinkRecord odd = new SinkRecord("orders", 0, null, null, null, new Thread("odd"), 5);
         delivery.put(List.of(odd, records(P0, 6, 7).get(0)));
         assertEquals(List.of(odd), context.reported);
-        assertEquals(List.of("put"), session.puts());
+        assertFalse("its offset and the good record go on", session.puts().isEmpty());
+    }
+
+    @Test
+    public void theOffsetOfARecordThatCannotBeEncodedWaitsForItsReport() {
+        context.acknowledgement = new CompletableFuture<>();
+        start();
+        SinkRecord odd = new SinkRecord("orders", 0, null, null, null, new Thread("odd"), 5);
+        assertThrows(RetriableException.class, () -> delivery.put(List.of(odd)));
+        assertEquals(List.of(), session.puts());
+        assertEquals(Map.of(P0, 5L), preCommit(Map.of(P0, 6L)));
     }
 
     @Test
@@ -286,13 +306,16 @@ public class DeliveryTest {
 
     /** Answers from a queue, then with nothing to do; notes what was called. */
     private static final class ScriptedSession implements Session {
+        /** Answers to control requests. */
         final Deque<byte[]> answers = new ArrayDeque<>();
+        final Deque<byte[]> putAnswers = new ArrayDeque<>();
         final List<String> calls = new ArrayList<>();
         RuntimeException failure;
 
         @Override
         public int registerSchema(byte[] schema) {
-            return answer("registerSchema") == null ? 0 : 1;
+            calls.add("registerSchema");
+            return 1;
         }
 
         @Override
@@ -321,8 +344,7 @@ public class DeliveryTest {
             if (failure != null) {
                 throw failure;
             }
-            boolean answers = call.startsWith("put") || call.startsWith("control");
-            byte[] next = answers ? this.answers.poll() : null;
+            byte[] next = call.equals("put") ? putAnswers.poll() : answers.poll();
             return next == null ? Answers.none() : next;
         }
     }
