@@ -27,10 +27,13 @@ use super::{
     Catalog, CommitOutcome, CreateTable, LoadedTable, TableCommit, metadata, namespace_not_found,
     table_exists, table_not_found,
 };
-use crate::storage::{CredentialSource, StoreCache, TableStorage};
+use crate::storage::{CredentialScope, CredentialSource, StoreCache, TableStorage};
 use answers::TableAnswer;
 use credentials::TableCredentials;
 use session::Session;
+
+/// The property of a table that says where its keys are renewed.
+const CREDENTIALS_ROUTE: &str = "client.refresh-credentials-endpoint";
 
 /// Tables whose open storages are kept; more are opened anew at each load.
 const TABLES_MAX: usize = 4_096;
@@ -44,10 +47,18 @@ pub struct RestCatalog {
 
 /// A table's storage, kept from load to load so that clients and keys are.
 struct OpenTable {
-    uuid: Uuid,
-    properties: BTreeMap<String, String>,
+    found: FoundTable,
     credentials: Option<Arc<TableCredentials>>,
     storage: TableStorage,
+}
+
+/// What a load says about a table's storage, but for the keys.
+#[derive(PartialEq, Eq)]
+struct FoundTable {
+    uuid: Uuid,
+    location: String,
+    credentials_route: Option<String>,
+    properties: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -93,57 +104,59 @@ impl RestCatalog {
             Vec::new()
         };
         let is_vended = !scopes.is_empty();
-        let properties =
-            config::storage_properties(config, &table_config, &self.session.user, is_vended);
-        let open = self.open_table(
-            ident,
-            metadata.uuid(),
-            metadata.location(),
-            properties,
-            scopes,
-        )?;
+        let found = FoundTable {
+            uuid: metadata.uuid(),
+            location: metadata.location().to_string(),
+            credentials_route: table_config.get(CREDENTIALS_ROUTE).cloned(),
+            properties: config::storage_properties(
+                config,
+                &table_config,
+                &self.session.user,
+                is_vended,
+            ),
+        };
+        let storage = self
+            .storage(ident, found, scopes)
+            .map_err(|error| error.with("table", ident))?;
         Ok(LoadedTable {
             ident: ident.clone(),
             metadata: Arc::new(metadata),
             metadata_location: answer.metadata_location,
-            storage: open,
+            storage,
         })
     }
 
-    /// Returns the storage of a table, with the keys of the newest load.
-    fn open_table(
+    /// Returns the storage of a table, with the keys of this load.
+    fn storage(
         &self,
         ident: &TableIdent,
-        uuid: Uuid,
-        location: &str,
-        properties: BTreeMap<String, String>,
-        scopes: Vec<crate::storage::CredentialScope>,
+        found: FoundTable,
+        scopes: Vec<CredentialScope>,
     ) -> Result<TableStorage> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = tables.get(ident)
-            && open.uuid == uuid
-            && open.properties == properties
-            && open.storage.location() == location
-            && open.credentials.is_some() == !scopes.is_empty()
+            && open.found == found
+            && open.credentials.is_some() != scopes.is_empty()
         {
             if let Some(credentials) = &open.credentials {
                 credentials.set(scopes);
             }
             return Ok(open.storage.clone());
         }
-        let credentials = (!scopes.is_empty())
-            .then(|| TableCredentials::new(self.session.clone(), ident.clone(), scopes));
+        let credentials = (!scopes.is_empty()).then(|| {
+            let route = found.credentials_route.clone();
+            TableCredentials::new(self.session.clone(), ident.clone(), route, scopes)
+        });
         let source = credentials
             .clone()
             .map(|credentials| credentials as Arc<dyn CredentialSource>);
-        let storage = TableStorage::open_shared(location, &properties, source, &self.stores)
-            .map_err(|error| error.with("table", ident))?;
+        let (location, properties) = (&found.location, &found.properties);
+        let storage = TableStorage::open_shared(location, properties, source, &self.stores)?;
         if tables.len() < TABLES_MAX || tables.contains_key(ident) {
             tables.insert(
                 ident.clone(),
                 OpenTable {
-                    uuid,
-                    properties,
+                    found,
                     credentials,
                     storage: storage.clone(),
                 },

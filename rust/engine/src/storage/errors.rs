@@ -18,6 +18,13 @@ const REFUSED_KEYS: [&str; 6] = [
     "RequestExpired",
 ];
 
+/// Where the default chains look last: an error with one of these is about keys, not about files.
+const NO_KEYS: [&str; 3] = [
+    "169.254.169.254",
+    "169.254.170.2",
+    "metadata.google.internal",
+];
+
 /// Returns whether a store refused the keys themselves and not what they may do.
 pub(crate) fn is_refused_key(error: &StoreError) -> bool {
     if matches!(error, StoreError::Unauthenticated { .. }) {
@@ -43,6 +50,11 @@ pub fn store_error(location: &str, error: &StoreError) -> SinkError {
         _ if is_refused_key(error) => SinkError::retriable(
             "STORAGE_KEYS_REFUSED",
             "the store refused the keys: renew them, or check the clock of this host",
+        ),
+        _ if NO_KEYS.iter().any(|marker| text.contains(marker)) => SinkError::retriable(
+            "STORAGE_CREDENTIALS_MISSING",
+            "there are no keys for the store: the catalog vended none, none are configured, and \
+             the environment of the worker has none",
         ),
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
             SinkError::fatal(
@@ -109,6 +121,13 @@ mod tests {
         };
         assert!(!is_refused_key(&denied));
         assert_eq!(store_error("s3://b/k", &denied).code(), "STORAGE_FORBIDDEN");
+    }
+
+    #[test]
+    fn the_end_of_the_default_chain_is_not_a_store_that_is_down() {
+        let error = generic("PUT http://169.254.169.254/latest/api/token in 3s: timed out");
+        let error = store_error("s3://b/k", &error);
+        assert_eq!(error.code(), "STORAGE_CREDENTIALS_MISSING");
     }
 
     #[test]

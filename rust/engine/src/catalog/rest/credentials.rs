@@ -63,6 +63,8 @@ fn life(scopes: &[CredentialScope]) -> Option<Duration> {
 pub(super) struct TableCredentials {
     session: Arc<Session>,
     ident: TableIdent,
+    /// Where the table's keys are renewed, if the catalog says so for this table.
+    route: Option<String>,
     keys: Renewing<Vec<CredentialScope>>,
 }
 
@@ -70,11 +72,13 @@ impl TableCredentials {
     pub(super) fn new(
         session: Arc<Session>,
         ident: TableIdent,
+        route: Option<String>,
         scopes: Vec<CredentialScope>,
     ) -> Arc<TableCredentials> {
         let credentials = TableCredentials {
             session,
             ident,
+            route,
             keys: Renewing::new(MARGIN),
         };
         credentials.set(scopes);
@@ -91,7 +95,10 @@ impl TableCredentials {
     }
 
     async fn fetch(&self) -> Result<Fresh<Vec<CredentialScope>>> {
-        let scopes = self.session.fetch_credentials(&self.ident).await?;
+        let scopes = self
+            .session
+            .fetch_credentials(&self.ident, self.route.as_deref())
+            .await?;
         if scopes.is_empty() {
             return Err(SinkError::retriable(
                 "STORAGE_CREDENTIALS_MISSING",

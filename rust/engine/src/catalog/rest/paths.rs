@@ -37,6 +37,15 @@ pub(super) fn append(base: &Url, path: &str) -> Result<Url> {
     })
 }
 
+/// Resolves an address that the catalog gave, if it stays on the catalog's host.
+pub(super) fn on_same_host(base: &Url, address: &str) -> Option<Url> {
+    let url = match address.contains("://") {
+        true => Url::parse(address).ok()?,
+        false => append(base, address.trim_start_matches('/')).ok()?,
+    };
+    (url.origin() == base.origin()).then_some(url)
+}
+
 fn segment(name: &str) -> Result<String> {
     // Also in encoded form, `.` and `..` are taken for steps in a path.
     if matches!(name, "" | "." | "..") {
@@ -114,6 +123,17 @@ mod tests {
             url.as_str(),
             "https://h/api/catalog/v1/namespaces/a%20b%2Ec%2Fd/tables/t%231%3Fx%3D%2541%C3%BC"
         );
+    }
+
+    #[test]
+    fn a_given_address_stays_on_the_host() {
+        let base = Url::parse("https://h/api").unwrap();
+        let resolved = on_same_host(&base, "v1/ns/credentials").unwrap();
+        assert_eq!(resolved.as_str(), "https://h/api/v1/ns/credentials");
+        assert!(on_same_host(&base, "https://h/other").is_some());
+        for address in ["https://evil/x", "http://h/x", "https://h:1/x"] {
+            assert!(on_same_host(&base, address).is_none(), "{address}");
+        }
     }
 
     #[test]

@@ -159,15 +159,20 @@ impl Session {
         send(with(&authorization.header)).await
     }
 
-    /// Fetches fresh keys for a table: from their own endpoint where the catalog has one, else by
-    /// loading the table.
+    /// Fetches fresh keys for a table: from their own endpoint where the catalog has one, for all
+    /// tables or for this one (`route`), else by loading the table.
     pub(super) async fn fetch_credentials(
         &self,
         ident: &TableIdent,
+        route: Option<&str>,
     ) -> Result<Vec<CredentialScope>> {
-        let mut url = self.table_url(ident).await?;
-        if self.config().await?.has_credentials_route {
-            url = paths::append(&url, "credentials")?;
+        let url = self.table_url(ident).await?;
+        let config = self.config().await?;
+        let own = match route.and_then(|route| paths::on_same_host(&config.base, route)) {
+            None if config.has_credentials_route => Some(paths::append(&url, "credentials")?),
+            own => own,
+        };
+        if let Some(url) = own {
             let answer = self.get(url, true).await?;
             if !answer.is_success() {
                 return Err(answers::error(&answer).with("table", ident));

@@ -312,15 +312,10 @@ fn vended(number: usize, life_ms: u64) -> String {
     )
 }
 
-/// Runs a catalog that vends keys, with or without a credentials endpoint, and returns it with a
-/// loaded table after the keys came close to their end.
-async fn after_the_first_keys(has_route: bool) -> (Server, TableStorage) {
+/// Runs a catalog that vends keys, with these answers to `/v1/config` and this `config` of the
+/// table, and returns it with a loaded table after the keys came close to their end.
+async fn after_the_first_keys(config: &'static str, table: &'static str) -> (Server, TableStorage) {
     let number = AtomicUsize::new(0);
-    let config = if has_route {
-        r#"{"endpoints":["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"]}"#
-    } else {
-        "{}"
-    };
     let server = Server::start(move |request| {
         if is_config(request) {
             return Response::json(200, config);
@@ -329,10 +324,11 @@ async fn after_the_first_keys(has_route: bool) -> (Server, TableStorage) {
             return Response::json(200, &table_json("s3://wh/t", ""));
         }
         let vended = vended(number.fetch_add(1, Ordering::SeqCst) + 1, 3_000);
-        if request.line.contains("/credentials") {
+        if request.line.ends_with("/credentials") {
             return Response::json(200, &format!("{{{}}}", vended.trim_start_matches(',')));
         }
-        Response::json(200, &table_json("s3://wh/t", &vended))
+        let extra = format!(r#"{vended},"config":{table}"#);
+        Response::json(200, &table_json("s3://wh/t", &extra))
     })
     .await;
     let catalog = catalog(&server, &[]);
@@ -358,15 +354,21 @@ async fn after_the_first_keys(has_route: bool) -> (Server, TableStorage) {
 
 #[tokio::test]
 async fn keys_are_renewed_through_their_endpoint_where_there_is_one() {
-    let (server, _) = after_the_first_keys(true).await;
+    let config =
+        r#"{"endpoints":["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"]}"#;
+    let (server, _) = after_the_first_keys(config, "{}").await;
     let requests = server.requests();
     assert_eq!(requests.len(), 3, "{requests:?}");
     assert_eq!(requests[2], format!("GET {TABLE}/credentials"));
+
+    let table = r#"{"client.refresh-credentials-endpoint":"v1/own/credentials"}"#;
+    let (server, _) = after_the_first_keys("{}", table).await;
+    assert_eq!(server.requests()[2], "GET /v1/own/credentials");
 }
 
 #[tokio::test]
 async fn keys_are_renewed_by_loading_the_table_elsewhere() {
-    let (server, storage) = after_the_first_keys(false).await;
+    let (server, storage) = after_the_first_keys("{}", "{}").await;
     let requests = server.requests();
     assert_eq!(requests.len(), 3, "{requests:?}");
     assert_eq!(requests[2], format!("GET {TABLE}"));

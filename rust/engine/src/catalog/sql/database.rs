@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use crate::redact;
 
 /// How long an operation waits for another connection's lock.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 const CREATE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS iceberg_tables (
