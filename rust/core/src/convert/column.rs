@@ -17,8 +17,8 @@ use super::shape::{Record, Rules, Shape, Source};
 use super::value::Value;
 use crate::error::{Result, SinkError};
 use crate::limits::NESTING_MAX;
+use crate::schema::metadata::MetadataColumn;
 use crate::schema::names::Names;
-use crate::schema::semantic::Semantic;
 use crate::schema::types;
 use crate::wire::{ArrayCell, Cell, MapCell, StructCell};
 
@@ -50,8 +50,8 @@ pub(super) struct StructSlots {
     pub(super) columns: Vec<Column>,
     names: Names,
     rules: Rules,
-    /// For the map at hand: the entry, counted from 1, that each field takes its value from.
-    entries: Vec<usize>,
+    /// For the map at hand, which columns have their slot already.
+    filled: Vec<bool>,
 }
 
 /// What is wrong with an offset beyond 31 bits.
@@ -327,7 +327,7 @@ impl StructSlots {
     pub(super) fn new(columns: Vec<Column>, rules: Rules) -> Result<Self> {
         let names = Names::new(columns.iter().map(Column::name), rules.case_insensitive)?;
         Ok(StructSlots {
-            entries: vec![0; columns.len()],
+            filled: vec![false; columns.len()],
             columns,
             names,
             rules,
@@ -370,15 +370,18 @@ impl StructSlots {
             let appended = match source {
                 Source::Missing => column.append_null(),
                 Source::Ambiguous => column.append_ambiguous(),
-                Source::Field(field, shape) => column.append(record.field(*field), shape, depth + 1),
+                Source::Field(field, shape) => {
+                    column.append(record.field(*field), shape, depth + 1)
+                }
             };
             outcome = outcome.and(appended);
         }
         if self.rules.refuse_unknown {
-            for index in &fields.unknown {
+            for (index, name) in &fields.unknown {
                 let cell = record.field(*index);
-                if let (false, Some(field)) = (cell.is_null(), record.fields().get(*index)) {
-                    outcome = outcome.and(Err(misfit(Reason::UnknownField, cell).inside(&field.name)));
+                if !cell.is_null() {
+                    let unknown = misfit(Reason::UnknownField, cell).inside(name);
+                    outcome = outcome.and(Err(unknown));
                 }
             }
         }
@@ -393,48 +396,76 @@ impl StructSlots {
         shapes: &[Shape],
         depth: usize,
     ) -> Result<(), Misfit> {
-        self.entries.fill(0);
+        self.begin_entries(&[]);
         let mut outcome = Ok(());
-        for (index, entry) in map.entries().enumerate() {
+        for entry in map.entries() {
             let Cell::String(name) = entry.key else {
                 outcome = outcome.and(Err(key_is_not_text(entry.key)));
                 continue;
             };
-            match self.names.find(name) {
-                Some(found) => {
-                    if let Some(slot) = self.entries.get_mut(found) {
-                        let taken = std::mem::replace(slot, index + 1);
-                        if taken > 0 {
-                            let ambiguous = misfit(Reason::Ambiguous, entry.value).inside(name);
-                            outcome = outcome.and(Err(ambiguous));
-                        }
-                    }
-                }
-                None if self.rules.refuse_unknown && shows_type(entry.value) => {
-                    let unknown = misfit(Reason::UnknownField, entry.value).inside(name);
-                    outcome = outcome.and(Err(unknown));
-                }
-                None => {}
-            }
+            let found = self.names.find(name);
+            let shape = found
+                .and_then(|found| shapes.get(found))
+                .unwrap_or(&SCHEMALESS);
+            outcome = outcome.and(self.append_entry(found, name, entry.value, shape, depth));
         }
-        for (field, column) in self.columns.iter_mut().enumerate() {
-            let shape = shapes.get(field).unwrap_or(&Shape::Schemaless);
-            let entry = self.entries.get(field).and_then(|entry| entry.checked_sub(1));
-            let appended = match entry {
-                Some(entry) => column.append(map.entry(entry).1, shape, depth + 1),
-                None => column.append_null(),
-            };
-            outcome = outcome.and(appended);
+        outcome.and(self.fill_the_rest())
+    }
+
+    /// Starts a map: no column has its slot yet, but those that are filled from elsewhere.
+    pub(super) fn begin_entries(&mut self, from_elsewhere: &[Option<MetadataColumn>]) {
+        self.filled.fill(false);
+        for (filled, metadata) in self.filled.iter_mut().zip(from_elsewhere) {
+            *filled = metadata.is_some();
+        }
+    }
+
+    /// Appends one entry of a map to the column `found` for its name.
+    pub(super) fn append_entry(
+        &mut self,
+        found: Option<usize>,
+        name: &str,
+        value: Cell<'_>,
+        shape: &Shape,
+        depth: usize,
+    ) -> Result<(), Misfit> {
+        let column = found.and_then(|found| self.columns.get_mut(found));
+        let filled = found.and_then(|found| self.filled.get_mut(found));
+        match (column, filled) {
+            (Some(column), Some(filled)) => {
+                if std::mem::replace(filled, true) {
+                    return Err(misfit(Reason::Ambiguous, value).inside(name));
+                }
+                column.append(value, shape, depth + 1)
+            }
+            _ if self.rules.refuse_unknown && shows_type(value) => {
+                Err(misfit(Reason::UnknownField, value).inside(name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends null to the columns that no entry of the map was for.
+    pub(super) fn fill_the_rest(&mut self) -> Result<(), Misfit> {
+        let mut outcome = Ok(());
+        for (column, filled) in self.columns.iter_mut().zip(&self.filled) {
+            if !filled {
+                outcome = outcome.and(column.append_null());
+            }
         }
         outcome
     }
 
     pub(super) fn finish(&mut self, fields: &Fields) -> Result<Vec<ArrayRef>> {
         if fields.len() != self.columns.len() {
-            return Err(SinkError::internal("the Arrow schema has other fields than the table"));
+            return Err(SinkError::internal(
+                "the Arrow schema has other fields than the table",
+            ));
         }
         let columns = self.columns.iter_mut().zip(fields);
-        columns.map(|(column, field)| column.finish(field)).collect()
+        columns
+            .map(|(column, field)| column.finish(field))
+            .collect()
     }
 }
 
@@ -458,8 +489,3 @@ pub(super) fn shows_type(cell: Cell<'_>) -> bool {
 
 /// The shape of a column whose values have no schema.
 pub(super) const SCHEMALESS: Shape = Shape::Schemaless;
-
-/// Tells whether `shape` leaves integers as they are.
-pub(super) fn is_plain(shape: &Shape) -> bool {
-    matches!(shape.semantic(), Semantic::Plain | Semantic::Schemaless)
-}

@@ -57,11 +57,9 @@ pub fn write(
         Value::Text(text) => write_string(text, out)?,
         Value::Float(value) if !value.is_finite() => quote(Value::Float(value), out)?,
         Value::Double(value) if !value.is_finite() => quote(Value::Double(value), out)?,
-        Value::Bool(_)
-        | Value::Int(_)
-        | Value::Float(_)
-        | Value::Double(_)
-        | Value::Decimal(_) => scalar::write_text(value, out)?,
+        Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Double(_) | Value::Decimal(_) => {
+            scalar::write_text(value, out)?
+        }
         other => quote(other, out)?,
     }
     Ok(())

@@ -51,7 +51,6 @@ pub(super) enum Primitives {
     Fixed {
         data: Vec<u8>,
         length: i32,
-        count: usize,
     },
     Binary(Blobs),
 }
@@ -118,6 +117,13 @@ impl Blobs {
         self.data.extend_from_slice(bytes);
         Ok(())
     }
+
+    /// Keeps the first `count - 1` byte strings: those between the first `count` offsets.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.offsets.truncate(count);
+        let end = self.offsets.last().copied().unwrap_or(0);
+        self.data.truncate(usize::try_from(end).unwrap_or(0));
+    }
 }
 
 impl Primitives {
@@ -156,8 +162,10 @@ impl Primitives {
             PrimitiveType::Uuid => Primitives::Uuid(Vec::new()),
             PrimitiveType::Fixed(length) => Primitives::Fixed {
                 data: Vec::new(),
-                length: i32::try_from(*length).map_err(|_| unsupported(primitive))?,
-                count: 0,
+                length: match i32::try_from(*length) {
+                    Ok(length) if length > 0 => length,
+                    _ => return Err(unsupported(primitive)),
+                },
             },
             PrimitiveType::Binary => Primitives::Binary(Blobs::default()),
         })
@@ -195,14 +203,9 @@ impl Primitives {
                 texts.close()?;
             }
             Primitives::Uuid(data) => data.extend_from_slice(&scalar::to_uuid(value)?),
-            Primitives::Fixed {
-                data,
-                length,
-                count,
-            } => {
+            Primitives::Fixed { data, length } => {
                 let length = usize::try_from(*length).map_err(|_| Reason::WrongLength)?;
                 data.extend_from_slice(scalar::to_fixed(value, length)?);
-                *count += 1;
             }
             Primitives::Binary(blobs) => blobs.push(scalar::to_bytes(value)?)?,
         }
@@ -227,14 +230,9 @@ impl Primitives {
                     .push(texts.offsets.last().copied().unwrap_or(0));
             }
             Primitives::Uuid(data) => data.extend_from_slice(&[0; 16]),
-            Primitives::Fixed {
-                data,
-                length,
-                count,
-            } => {
+            Primitives::Fixed { data, length } => {
                 let length = usize::try_from(*length).unwrap_or(0);
                 data.resize(data.len() + length, 0);
-                *count += 1;
             }
             Primitives::Binary(blobs) => {
                 blobs
@@ -264,9 +262,7 @@ impl Primitives {
     /// Returns the array and leaves no values.
     pub(super) fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
         Ok(match self {
-            Primitives::Boolean(values) => {
-                Arc::new(BooleanArray::try_new(values.finish(), nulls)?)
-            }
+            Primitives::Boolean(values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
             Primitives::Int(values) => primitive::<Int32Type>(values, nulls)?,
             Primitives::Long(values) => primitive::<Int64Type>(values, nulls)?,
             Primitives::Float(values) => primitive::<Float32Type>(values, nulls)?,
@@ -304,16 +300,9 @@ impl Primitives {
                 let data = Buffer::from_vec(std::mem::take(data));
                 Arc::new(FixedSizeBinaryArray::try_new(16, data, nulls)?)
             }
-            Primitives::Fixed {
-                data,
-                length,
-                count,
-            } => {
+            Primitives::Fixed { data, length } => {
                 let data = Buffer::from_vec(std::mem::take(data));
-                let count = std::mem::take(count);
-                Arc::new(FixedSizeBinaryArray::try_new_with_len(
-                    *length, data, nulls, count,
-                )?)
+                Arc::new(FixedSizeBinaryArray::try_new(*length, data, nulls)?)
             }
             Primitives::Binary(blobs) => {
                 let blobs = std::mem::take(blobs);

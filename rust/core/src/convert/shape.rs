@@ -29,8 +29,8 @@ pub enum Shape {
 pub struct Record {
     /// For each field of the column, where its values come from.
     pub fields: Vec<Source>,
-    /// Fields of the source, by index, that the column has not.
-    pub unknown: Vec<usize>,
+    /// Fields of the source, by index and name, that the column has not.
+    pub unknown: Vec<(usize, String)>,
 }
 
 /// Where the values of a field come from.
@@ -113,7 +113,7 @@ impl Record {
                     *slot = Source::Field(index, shape);
                 }
                 (Some(slot), _) => *slot = Source::Ambiguous,
-                (None, _) => record.unknown.push(index),
+                (None, _) => record.unknown.push((index, field.name.clone())),
             }
         }
         Ok(record)

@@ -20,7 +20,10 @@ impl FieldIds {
 
     fn next(&mut self) -> Result<i32> {
         self.last = self.last.checked_add(1).ok_or_else(|| {
-            SinkError::fatal("SCHEMA_IDS_EXHAUSTED", "the table has no free field id left")
+            SinkError::fatal(
+                "SCHEMA_IDS_EXHAUSTED",
+                "the table has no free field id left",
+            )
         })?;
         Ok(self.last)
     }

@@ -26,8 +26,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use iceberg::spec::{ListType, MapType, NestedField, NestedFieldRef, Schema, StructType, Type};
 use iceberg::spec::PrimitiveType as Primitive;
+use iceberg::spec::{ListType, MapType, NestedField, NestedFieldRef, Schema, StructType, Type};
 
 use super::ids::FieldIds;
 use super::metadata::MetadataColumn;
@@ -84,8 +84,11 @@ fn build(fields: Vec<NestedFieldRef>) -> Result<Schema> {
         .with_fields(fields)
         .build()
         .map_err(|error| {
-            SinkError::data("SCHEMA_CONFLICT", "the record's fields make no valid schema")
-                .caused_by(error)
+            SinkError::data(
+                "SCHEMA_CONFLICT",
+                "the record's fields make no valid schema",
+            )
+            .caused_by(error)
         })
 }
 
@@ -106,10 +109,9 @@ fn typed(source: &SourceSchema, force_optional: bool, depth: usize) -> Result<Ty
     }
     let primitive = match Semantic::of(source) {
         Semantic::EpochDay | Semantic::DateText => Some(Primitive::Date),
-        Semantic::MilliOfDay
-        | Semantic::MicroOfDay
-        | Semantic::NanoOfDay
-        | Semantic::TimeText => Some(Primitive::Time),
+        Semantic::MilliOfDay | Semantic::MicroOfDay | Semantic::NanoOfDay | Semantic::TimeText => {
+            Some(Primitive::Time)
+        }
         Semantic::EpochMilli
         | Semantic::EpochMicro
         | Semantic::EpochNano
@@ -207,7 +209,12 @@ fn struct_fields(
                 .with("source_type", semantic::type_name(&field.schema))
         })?;
         let required = !field.schema.optional && !force_optional;
-        fields.push(new_field(&field.name, field_type, required, field.schema.doc.as_deref()));
+        fields.push(new_field(
+            &field.name,
+            field_type,
+            required,
+            field.schema.doc.as_deref(),
+        ));
     }
     check_names(&fields)?;
     Ok(fields)
@@ -274,8 +281,10 @@ fn inferred_fields(map: &MapCell<'_>, depth: usize) -> Result<Vec<NestedFieldRef
     let mut fields = Vec::new();
     for entry in map.entries() {
         let Cell::String(name) = entry.key else {
-            return Err(unsupported("a map with keys that are not text has no column type")
-                .with("source_type", entry.key.type_name()));
+            return Err(
+                unsupported("a map with keys that are not text has no column type")
+                    .with("source_type", entry.key.type_name()),
+            );
         };
         let field_type = match value_schema {
             Some(schema) if !entry.value.is_null() => Some(typed(schema, true, depth + 1)?),
@@ -308,7 +317,9 @@ fn check_depth(depth: usize) -> Result<()> {
     if depth > NESTING_MAX {
         return Err(SinkError::data(
             "SCHEMA_TOO_DEEP",
-            format!("a schema nests deeper than {NESTING_MAX} levels; recursive schemas have no column type"),
+            format!(
+                "a schema nests deeper than {NESTING_MAX} levels; recursive schemas have no column type"
+            ),
         ));
     }
     Ok(())
