@@ -18,12 +18,14 @@ pub mod schema;
 mod tagged;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod value;
 mod write;
 
 pub use column::{ColumnData, SourceColumn};
-pub use effects::{Effects, LogLevel, Rejected};
+pub use effects::{Effects, LogLevel, ParkedError, Rejected, ValidationLevel, encode_validation};
 pub use frame::{Frame, Run};
 pub use request::Request;
 pub use schema::{LogicalType, SchemaRegistry, SourceField, SourceKind, SourceSchema};
-pub use value::{ArrayCell, Cell, MapCell, StructCell};
+pub use value::{ArrayCell, Cell, MapCell, MapEntry, StructCell};

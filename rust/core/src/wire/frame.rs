@@ -21,6 +21,7 @@ pub const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRZF");
 pub const FRAME_VERSION: u16 = 1;
 
 const RUN_CONTIGUOUS: u32 = 1;
+pub(crate) const FLAG_SKIPPED: u16 = 1;
 pub(crate) const MODE_NONE: u8 = 0;
 pub(crate) const MODE_COLUMNS: u8 = 1;
 pub(crate) const MODE_TAGGED: u8 = 2;
@@ -88,6 +89,7 @@ pub struct Frame<'a> {
     key_schema: Option<(u32, Arc<SourceSchema>)>,
     runs: Vec<Run<'a>>,
     timestamps: &'a [[u8; 8]],
+    skipped: Option<&'a [u8]>,
     context: Context<'a>,
     value: Values<'a>,
     key: Values<'a>,
@@ -95,6 +97,7 @@ pub struct Frame<'a> {
 }
 
 struct Header {
+    has_skipped: bool,
     rows: usize,
     value_schema: u32,
     key_schema: u32,
@@ -121,6 +124,10 @@ impl<'a> Frame<'a> {
             .collect::<Result<Vec<Arc<str>>>>()?;
         let runs = decode_runs(&mut reader, &topics, &header)?;
         let timestamps = reader.array(header.rows)?;
+        let skipped = match header.has_skipped {
+            true => Some(reader.take(header.rows.div_ceil(8))?),
+            false => None,
+        };
         let context = Context {
             names: decode_names(&mut reader, header.names)?,
             text: reader.text()?,
@@ -148,6 +155,7 @@ impl<'a> Frame<'a> {
             key_schema,
             runs,
             timestamps,
+            skipped,
             context,
             value,
             key,
@@ -189,7 +197,14 @@ impl<'a> Frame<'a> {
         timestamp.filter(|ms| *ms != i64::MIN)
     }
 
-    /// Tells whether the value of `row` is null: a tombstone.
+    /// Tells whether Java rejected `row` and reported it. Its value is null, but it is no tombstone:
+    /// only its offset counts.
+    pub fn is_skipped(&self, row: usize) -> bool {
+        let byte = self.skipped.and_then(|bitmap| bitmap.get(row / 8));
+        byte.is_some_and(|byte| byte >> (row % 8) & 1 == 1)
+    }
+
+    /// Tells whether the value of `row` is null: a tombstone, unless the row is skipped.
     pub fn is_tombstone(&self, row: usize) -> bool {
         match &self.value {
             Values::None => true,
@@ -287,13 +302,15 @@ fn decode_header(reader: &mut Reader<'_>, length: usize) -> Result<Header> {
         );
         return Err(SinkError::fatal("WIRE_VERSION", message));
     }
-    if reader.u16()? != 0 {
+    let flags = reader.u16()?;
+    if flags & !FLAG_SKIPPED != 0 {
         return Err(reader.corrupt("frame flag is unknown"));
     }
     if reader.length()? != length {
         return Err(reader.corrupt("frame length differs"));
     }
     let header = Header {
+        has_skipped: flags & FLAG_SKIPPED != 0,
         rows: reader.length()?,
         value_schema: reader.u32()?,
         key_schema: reader.u32()?,

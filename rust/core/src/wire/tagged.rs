@@ -49,7 +49,7 @@ impl<'a> TaggedRows<'a> {
     pub(crate) fn decode(
         reader: &mut Reader<'a>,
         rows: usize,
-        context: &Context<'_>,
+        context: &Context<'a>,
     ) -> Result<Self> {
         let (offsets, length) = reader.offsets(rows)?;
         let data = reader.take(length)?;
@@ -192,7 +192,7 @@ fn items<'c, 'a: 'c>(
 }
 
 /// Walks one value with all that is in it.
-fn check(reader: &mut Reader<'_>, context: &Context<'_>, depth: usize) -> Result<()> {
+fn check<'a>(reader: &mut Reader<'a>, context: &Context<'a>, depth: usize) -> Result<()> {
     if depth > NESTING_MAX {
         let message = format!("a value nests deeper than {NESTING_MAX} levels");
         return Err(SinkError::fatal("WIRE_TOO_DEEP", message));

@@ -92,6 +92,7 @@ pub struct Row {
     key: Value,
     value: Value,
     headers: Vec<(Value, Value)>,
+    skipped: bool,
 }
 
 impl Row {
@@ -105,6 +106,7 @@ impl Row {
             key: Value::Null,
             value: Value::Null,
             headers: Vec::new(),
+            skipped: false,
         }
     }
 
@@ -126,6 +128,13 @@ impl Row {
     #[must_use]
     pub fn timestamp(mut self, timestamp_ms: i64) -> Self {
         self.timestamp_ms = Some(timestamp_ms);
+        self
+    }
+
+    /// Marks the record as rejected by Java.
+    #[must_use]
+    pub fn skipped(mut self) -> Self {
+        self.skipped = true;
         self
     }
 
@@ -216,7 +225,8 @@ impl FrameBuilder {
         let mut writer = Writer::default();
         writer.u32(FRAME_MAGIC);
         writer.bytes.extend_from_slice(&FRAME_VERSION.to_le_bytes());
-        writer.bytes.extend_from_slice(&[0, 0]);
+        let any_skipped = self.rows.iter().any(|row| row.skipped);
+        writer.bytes.extend_from_slice(&[u8::from(any_skipped), 0]);
         writer.u32(0);
         writer.length(self.rows.len());
         writer.u32(self.value_schema.as_ref().map_or(0, |(id, _)| *id));
@@ -232,6 +242,12 @@ impl FrameBuilder {
         self.rows
             .iter()
             .for_each(|row| writer.i64(row.timestamp_ms.unwrap_or(i64::MIN)));
+        if any_skipped {
+            for eight in self.rows.chunks(8) {
+                let bit = |(index, row): (usize, &Row)| u8::from(row.skipped) << index;
+                writer.u8(eight.iter().enumerate().map(bit).sum());
+            }
+        }
         heap.names.iter().for_each(|name| writer.text(name));
         writer.text(&heap.text);
         for section in [value.1, key.1, headers.1] {
@@ -527,7 +543,7 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::Cancel => (6, None),
     };
     writer.u8(kind);
-    let mut partition = |writer: &mut Writer, partition: &TopicPartition| {
+    let partition = |writer: &mut Writer, partition: &TopicPartition| {
         writer.text(&partition.topic);
         writer.i32(partition.partition);
     };
