@@ -27,7 +27,7 @@ pub(super) const CAPACITY: usize = 1_024;
 
 /// One column with everything inside of it.
 #[derive(Debug)]
-pub struct Column {
+pub(super) struct Column {
     name: String,
     type_name: String,
     required: bool,
@@ -61,7 +61,7 @@ fn too_large(source: &'static str) -> Misfit {
 
 impl Column {
     /// Creates an empty column for `field` of the table.
-    pub fn new(field: &NestedField, rules: Rules) -> Result<Self> {
+    pub(super) fn new(field: &NestedField, rules: Rules) -> Result<Self> {
         let slots = match field.field_type.as_ref() {
             Type::Primitive(primitive) => Slots::Primitive(Primitives::new(primitive)?),
             Type::Struct(fields) => {
@@ -88,27 +88,22 @@ impl Column {
     }
 
     /// Returns the column's own name.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// Tells whether the column has no nulls.
-    pub fn is_required(&self) -> bool {
+    pub(super) fn is_required(&self) -> bool {
         self.required
     }
 
     /// Returns the number of slots.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.validity.len()
     }
 
-    /// Tells whether there are no slots.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns about how many bytes of memory the column holds.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let slots = match &self.slots {
             Slots::Primitive(primitives) => primitives.bytes(),
             Slots::Struct(fields) => fields.columns.iter().map(Column::bytes).sum(),
@@ -119,7 +114,7 @@ impl Column {
     }
 
     /// Appends a slot that no finished row shows: null, or a zero where null is not allowed.
-    pub fn append_placeholder(&mut self) {
+    pub(super) fn append_placeholder(&mut self) {
         self.append_slot_of_nothing();
         if self.required {
             self.validity.append_non_null();
@@ -140,7 +135,7 @@ impl Column {
     }
 
     /// Appends the absence of a value.
-    pub fn append_null(&mut self) -> Result<(), Misfit> {
+    pub(super) fn append_null(&mut self) -> Result<(), Misfit> {
         self.append_placeholder();
         if self.required {
             return Err(self.located(Misfit::new(Reason::RequiredNull, "null")));
@@ -149,7 +144,12 @@ impl Column {
     }
 
     /// Appends `cell`; on a misfit, a placeholder.
-    pub fn append(&mut self, cell: Cell<'_>, shape: &Shape, depth: usize) -> Result<(), Misfit> {
+    pub(super) fn append(
+        &mut self,
+        cell: Cell<'_>,
+        shape: &Shape,
+        depth: usize,
+    ) -> Result<(), Misfit> {
         if depth > NESTING_MAX {
             self.append_placeholder();
             return Err(self.located(Misfit::new(Reason::TooDeep, cell.type_name())));
@@ -193,7 +193,7 @@ impl Column {
     }
 
     /// Returns the Arrow array of `field`'s type and leaves the column empty.
-    pub fn finish(&mut self, field: &Field) -> Result<ArrayRef> {
+    pub(super) fn finish(&mut self, field: &Field) -> Result<ArrayRef> {
         let nulls = self.validity.finish();
         let array: Result<ArrayRef, arrow_schema::ArrowError> = match &mut self.slots {
             Slots::Primitive(primitives) => primitives.finish(nulls),

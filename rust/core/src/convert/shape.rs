@@ -9,7 +9,7 @@ use crate::wire::{SourceKind, SourceSchema};
 
 /// What a column knows about the values that come.
 #[derive(Debug, Clone)]
-pub enum Shape {
+pub(super) enum Shape {
     /// Nothing: each value says what it is.
     Schemaless,
     /// Scalars, and nested values that become text, with their meaning.
@@ -26,16 +26,16 @@ pub enum Shape {
 
 /// How a struct's fields meet the fields of a struct column.
 #[derive(Debug, Clone, Default)]
-pub struct Record {
+pub(super) struct Record {
     /// For each field of the column, where its values come from.
-    pub fields: Vec<Source>,
+    pub(super) fields: Vec<Source>,
     /// Fields of the source, by index and name, that the column has not.
-    pub unknown: Vec<(usize, String)>,
+    pub(super) unknown: Vec<(usize, String)>,
 }
 
 /// Where the values of a field come from.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub(super) enum Source {
     /// The source has no such field.
     Missing,
     /// More than one field of the source has this name.
@@ -46,17 +46,17 @@ pub enum Source {
 
 /// The rules that hold for the whole table.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Rules {
+pub(super) struct Rules {
     /// Whether names match whatever their case.
-    pub case_insensitive: bool,
+    pub(super) case_insensitive: bool,
     /// Whether a field that the table has not is an error (evolution is on and could not add it)
     /// instead of being left out.
-    pub refuse_unknown: bool,
+    pub(super) refuse_unknown: bool,
 }
 
 impl Shape {
     /// Works out how values of `source` meet a column of type `target`.
-    pub fn of(target: &Type, source: Option<&SourceSchema>, rules: Rules) -> Result<Self> {
+    pub(super) fn of(target: &Type, source: Option<&SourceSchema>, rules: Rules) -> Result<Self> {
         let Some(source) = source else {
             return Ok(Shape::Schemaless);
         };
@@ -85,7 +85,7 @@ impl Shape {
     }
 
     /// Returns what a scalar of this shape means.
-    pub fn semantic(&self) -> Semantic {
+    pub(super) fn semantic(&self) -> Semantic {
         match self {
             Shape::Schemaless => Semantic::Schemaless,
             Shape::Plain(semantic) => *semantic,
@@ -96,7 +96,7 @@ impl Shape {
 
 impl Record {
     /// Matches the fields of `source` with those of a struct column by name.
-    pub fn of(target: &StructType, source: &SourceSchema, rules: Rules) -> Result<Self> {
+    pub(super) fn of(target: &StructType, source: &SourceSchema, rules: Rules) -> Result<Self> {
         let names = target.fields().iter().map(|field| field.name.as_str());
         let names = Names::new(names, rules.case_insensitive)?;
         let mut record = Record {

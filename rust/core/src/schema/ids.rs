@@ -8,13 +8,13 @@ use crate::error::{Result, SinkError};
 
 /// Gives out field ids in rising order.
 #[derive(Debug)]
-pub struct FieldIds {
+pub(super) struct FieldIds {
     last: i32,
 }
 
 impl FieldIds {
     /// Starts behind `last`.
-    pub fn after(last: i32) -> Self {
+    pub(super) fn after(last: i32) -> Self {
         FieldIds { last }
     }
 
@@ -29,7 +29,7 @@ impl FieldIds {
     }
 
     /// Numbers `fields`, all of one level before what is inside of them.
-    pub fn number(&mut self, fields: &[NestedFieldRef]) -> Result<Vec<NestedFieldRef>> {
+    pub(super) fn number(&mut self, fields: &[NestedFieldRef]) -> Result<Vec<NestedFieldRef>> {
         let mut numbered = Vec::with_capacity(fields.len());
         for field in fields {
             let mut field = field.as_ref().clone();
