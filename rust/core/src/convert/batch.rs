@@ -7,7 +7,7 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::SchemaRef as ArrowSchemaRef;
 use iceberg::spec::{PrimitiveType, SchemaRef, Type};
 
-use super::column::{Column, SCHEMALESS, StructSlots, key_is_not_text, misfit};
+use super::column::{Column, SCHEMALESS, StructSlots, key_is_not_text, misfit, shows_type};
 use super::misfit::{Misfit, Reason};
 use super::shape::{Record, Rules, Shape, Source};
 use crate::error::{Result, SinkError};
@@ -163,8 +163,43 @@ impl TableConverter {
             let has_rows = || rows.iter().any(|row| !frame.is_tombstone(index_of(*row)));
             return known.as_ref().filter(|_| has_rows()).cloned();
         }
+        // Only rows that bring something are compared at length.
+        let mut found = vec![None; frame.names().len()];
         let values = rows.iter().map(|row| frame.value(index_of(*row)));
-        self.evolution_rules.for_values(&self.schema, values)
+        let lacking = values.filter(|value| self.lacks(*value, &mut found));
+        self.evolution_rules.for_values(&self.schema, lacking)
+    }
+
+    fn lacks(&self, value: Cell<'_>, found: &mut [Option<Option<usize>>]) -> bool {
+        let Cell::Map(map) = value else {
+            return false;
+        };
+        map.entries().any(|entry| {
+            let Cell::String(name) = entry.key else {
+                return false;
+            };
+            match self.find(name, entry.name_index, found) {
+                Some(column) => {
+                    let column = self.table.columns.get(column);
+                    column.is_some_and(|column| column.lacks(entry.value))
+                }
+                None => shows_type(entry.value),
+            }
+        })
+    }
+
+    /// Returns the column called `name`; `found` remembers those of interned names.
+    fn find(
+        &self,
+        name: &str,
+        name_index: Option<usize>,
+        found: &mut [Option<Option<usize>>],
+    ) -> Option<usize> {
+        match name_index.and_then(|index| found.get_mut(index)) {
+            Some(Some(column)) => *column,
+            Some(unknown) => *unknown.insert(self.table.find(name)),
+            None => self.table.find(name),
+        }
     }
 
     /// Takes `rows` of `frame`. A row that does not fit is given to `reject`, in the order of
@@ -267,7 +302,7 @@ impl TableConverter {
                 }
                 (None, Source::Missing) => {
                     for index in 0..rows.len() {
-                        outcome.note(index, column.append_null());
+                        outcome.note(index, column.append_missing());
                     }
                 }
                 (None, Source::Ambiguous) => {
@@ -337,12 +372,7 @@ impl TableConverter {
                 outcome = outcome.and(Err(key_is_not_text(entry.key)));
                 continue;
             };
-            let known = entry.name_index.and_then(|index| found.get_mut(index));
-            let column = match known {
-                Some(Some(column)) => *column,
-                Some(unknown) => *unknown.insert(self.table.find(name)),
-                None => self.table.find(name),
-            };
+            let column = self.find(name, entry.name_index, found);
             let shape = column.and_then(|column| shapes.get(column));
             let shape = shape.unwrap_or(&SCHEMALESS);
             outcome = outcome.and(self.table.append_entry(column, name, entry.value, shape, 0));

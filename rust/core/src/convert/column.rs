@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, ListArray, MapArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
-use iceberg::spec::{NestedField, Type};
+use iceberg::spec::{Literal, NestedField, PrimitiveLiteral, Type};
 
 use super::misfit::{Misfit, Reason};
 use super::primitive::Primitives;
@@ -31,6 +31,7 @@ pub(super) struct Column {
     name: String,
     type_name: String,
     required: bool,
+    default: Option<PrimitiveLiteral>,
     pub(super) validity: NullBufferBuilder,
     pub(super) slots: Slots,
 }
@@ -82,6 +83,7 @@ impl Column {
             name: field.name.clone(),
             type_name: field.field_type.to_string(),
             required: field.required,
+            default: write_default(field)?,
             validity: NullBufferBuilder::new(CAPACITY),
             slots,
         })
@@ -132,6 +134,36 @@ impl Column {
                 offsets.push(offsets.last().copied().unwrap_or(0));
             }
         }
+    }
+
+    /// Tells whether a struct in this column lacks a field that `cell` has a value for.
+    pub(super) fn lacks(&self, cell: Cell<'_>) -> bool {
+        match (&self.slots, cell) {
+            (Slots::Struct(fields), cell) => fields.lacks(cell),
+            (Slots::List(_, element), Cell::Array(list)) if element.is_nested() => {
+                list.iter().any(|cell| element.lacks(cell))
+            }
+            (Slots::Map(_, _, value), Cell::Map(map)) if value.is_nested() => {
+                map.entries().any(|entry| value.lacks(entry.value))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_nested(&self) -> bool {
+        !matches!(self.slots, Slots::Primitive(_))
+    }
+
+    /// Appends the value of a field that the record does not have: the column's write default, if
+    /// it has one. A field that is there and null stays null.
+    pub(super) fn append_missing(&mut self) -> Result<(), Misfit> {
+        if let (Some(default), Slots::Primitive(primitives)) = (&self.default, &mut self.slots)
+            && primitives.push_literal(default)
+        {
+            self.validity.append_non_null();
+            return Ok(());
+        }
+        self.append_null()
     }
 
     /// Appends the absence of a value.
@@ -254,6 +286,19 @@ pub(super) fn misfit(reason: Reason, cell: Cell<'_>) -> Misfit {
     }
 }
 
+/// Returns what a record without the field gets; only scalars have such a default.
+fn write_default(field: &NestedField) -> Result<Option<PrimitiveLiteral>> {
+    match &field.write_default {
+        None => Ok(None),
+        Some(Literal::Primitive(literal)) => Ok(Some(literal.clone())),
+        Some(_) => Err(SinkError::fatal(
+            "TABLE_TYPE_UNSUPPORTED",
+            "a nested column with a write default cannot be written: drop the default",
+        )
+        .with("column", &field.name)),
+    }
+}
+
 fn mismatch(field: &Field) -> SinkError {
     SinkError::internal("the Arrow schema does not match the table's").with("column", field.name())
 }
@@ -368,7 +413,7 @@ impl StructSlots {
         for (index, column) in self.columns.iter_mut().enumerate() {
             let source = fields.fields.get(index).unwrap_or(&Source::Missing);
             let appended = match source {
-                Source::Missing => column.append_null(),
+                Source::Missing => column.append_missing(),
                 Source::Ambiguous => column.append_ambiguous(),
                 Source::Field(field, shape) => {
                     column.append(record.field(*field), shape, depth + 1)
@@ -450,10 +495,30 @@ impl StructSlots {
         let mut outcome = Ok(());
         for (column, filled) in self.columns.iter_mut().zip(&self.filled) {
             if !filled {
-                outcome = outcome.and(column.append_null());
+                outcome = outcome.and(column.append_missing());
             }
         }
         outcome
+    }
+
+    /// Tells whether the struct lacks a field that `cell` has a value for.
+    pub(super) fn lacks(&self, cell: Cell<'_>) -> bool {
+        let inside = |found: Option<usize>, value: Cell<'_>| match found {
+            Some(found) => self.columns.get(found).is_some_and(|c| c.lacks(value)),
+            None => shows_type(value),
+        };
+        match cell {
+            Cell::Map(map) => map.entries().any(|entry| match entry.key {
+                Cell::String(name) => inside(self.names.find(name), entry.value),
+                _ => false,
+            }),
+            Cell::Struct(record) => {
+                let mut fields = record.fields().iter().enumerate();
+                fields
+                    .any(|(index, field)| inside(self.names.find(&field.name), record.field(index)))
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn finish(&mut self, fields: &Fields) -> Result<Vec<ArrayRef>> {

@@ -11,7 +11,7 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer};
 use arrow_schema::ArrowError;
-use iceberg::spec::PrimitiveType;
+use iceberg::spec::{PrimitiveLiteral, PrimitiveType};
 
 use super::column::CAPACITY;
 use super::misfit::Reason;
@@ -210,6 +210,47 @@ impl Primitives {
             Primitives::Binary(blobs) => blobs.push(scalar::to_bytes(value)?)?,
         }
         Ok(())
+    }
+
+    /// Appends a default of the table's schema; false if it is not of the column's type.
+    pub(super) fn push_literal(&mut self, literal: &PrimitiveLiteral) -> bool {
+        match (self, literal) {
+            (Primitives::Boolean(values), PrimitiveLiteral::Boolean(value)) => {
+                values.append(*value);
+            }
+            (Primitives::Int(values) | Primitives::Date(values), PrimitiveLiteral::Int(value)) => {
+                values.push(*value);
+            }
+            (
+                Primitives::Long(values)
+                | Primitives::Time(values)
+                | Primitives::Timestamp { values, .. }
+                | Primitives::TimestampNanos { values, .. },
+                PrimitiveLiteral::Long(value),
+            ) => values.push(*value),
+            (Primitives::Float(values), PrimitiveLiteral::Float(value)) => values.push(value.0),
+            (Primitives::Double(values), PrimitiveLiteral::Double(value)) => values.push(value.0),
+            (Primitives::Decimal { values, .. }, PrimitiveLiteral::Int128(value)) => {
+                values.push(*value);
+            }
+            (Primitives::Text(texts), PrimitiveLiteral::String(value)) => {
+                texts.text.push_str(value);
+                return texts.close().is_ok();
+            }
+            (Primitives::Uuid(data), PrimitiveLiteral::UInt128(value)) => {
+                data.extend_from_slice(&value.to_be_bytes());
+            }
+            (Primitives::Binary(blobs), PrimitiveLiteral::Binary(value)) => {
+                return blobs.push(value).is_ok();
+            }
+            (Primitives::Fixed { data, length }, PrimitiveLiteral::Binary(value))
+                if usize::try_from(*length) == Ok(value.len()) =>
+            {
+                data.extend_from_slice(value);
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Appends a zero or nothing, for a slot that no row shows.

@@ -9,7 +9,9 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
-use iceberg::spec::{ListType, MapType, NestedField, PrimitiveType, Schema, StructType, Type};
+use iceberg::spec::{
+    ListType, Literal, MapType, NestedField, PrimitiveType, Schema, StructType, Type,
+};
 use proptest::prelude::*;
 
 use super::batch::{ConvertOptions, TableConverter};
@@ -775,6 +777,57 @@ fn a_map_with_a_schema_keeps_the_meaning_of_its_values() {
     let (batch, refused) = convert(&table, &ConvertOptions::default(), &[frame]);
     assert_eq!(codes(&refused), []);
     assert_eq!(show(batch.column(0), 0), "7");
+}
+
+#[test]
+fn a_missing_field_gets_the_write_default_and_a_null_stays_null() {
+    let text = NestedField::optional(1, "v", primitive(PrimitiveType::String))
+        .with_write_default(Literal::string("dflt"));
+    let number = NestedField::required(2, "n", primitive(PrimitiveType::Long))
+        .with_write_default(Literal::long(7));
+    let frame = schemaless([
+        Value::object([]),
+        Value::object([("v", Value::Null), ("n", Value::Int64(1))]),
+        Value::object([("n", Value::Null)]),
+    ]);
+    let (batch, refused) = convert(
+        &table(vec![text, number]),
+        &ConvertOptions::default(),
+        &[frame],
+    );
+    assert_eq!(codes(&refused), [(2, "REQUIRED_FIELD_NULL")]);
+    let row = |row| [show(batch.column(0), row), show(batch.column(1), row)];
+    assert_eq!(row(0), ["dflt", "7"]);
+    assert_eq!(row(1), ["null", "1"]);
+}
+
+#[test]
+fn a_schemaless_record_that_brings_nothing_asks_for_nothing() {
+    let nested = structure(vec![NestedField::optional(
+        2,
+        "x",
+        primitive(PrimitiveType::Long),
+    )]);
+    let table = column(list(nested, false));
+    let options = ConvertOptions {
+        evolve: true,
+        ..ConvertOptions::default()
+    };
+    let mut converter = TableConverter::new(table, &options).unwrap();
+    let with = |name| {
+        let element = Value::object([(name, Value::Int64(1))]);
+        Value::object([("v", Value::Array(vec![element])), ("none", Value::Null)])
+    };
+    let frame = schemaless([with("x"), with("y")]);
+    let bytes = frame.encode();
+    let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
+    assert_eq!(converter.evolution(&decoded, &[0]), None);
+    let evolution = converter.evolution(&decoded, &[0, 1]).unwrap();
+    let [addition] = evolution.additions.as_slice() else {
+        panic!("{evolution:?}");
+    };
+    assert_eq!(addition.parent, ["v", "element"]);
+    assert_eq!(addition.field.name, "y");
 }
 
 #[test]
