@@ -15,6 +15,8 @@ pub mod limits;
 pub mod offsets;
 pub mod route;
 pub mod secret;
+pub mod convert;
+pub mod schema;
 pub mod wire;
 
 pub use error::{ErrorKind, Result, SinkError};
