@@ -64,7 +64,8 @@ fn render(cell: Cell<'_>) -> String {
             format!("{{{}}}", entries.join(", "))
         }
         Cell::Struct(of) => {
-            let field = |index: usize| format!("{}={}", of.fields()[index].name, render(of.field(index)));
+            let field =
+                |index: usize| format!("{}={}", of.fields()[index].name, render(of.field(index)));
             let fields: Vec<_> = (0..of.fields().len()).map(field).collect();
             format!("struct({})", fields.join(", "))
         }
