@@ -13,6 +13,7 @@ pub mod control;
 pub mod error;
 pub mod limits;
 pub mod offsets;
+pub mod panics;
 pub mod route;
 pub mod secret;
 pub mod convert;

@@ -15,6 +15,7 @@ pub mod frame;
 mod read;
 pub mod request;
 pub mod schema;
+mod string_map;
 mod tagged;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -28,4 +29,5 @@ pub use effects::{Effects, LogLevel, ParkedError, Rejected, ValidationLevel, enc
 pub use frame::{Frame, Run};
 pub use request::Request;
 pub use schema::{LogicalType, SchemaRegistry, SourceField, SourceKind, SourceSchema};
+pub use string_map::decode_string_map;
 pub use value::{ArrayCell, Cell, MapCell, MapEntry, StructCell};

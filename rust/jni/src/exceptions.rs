@@ -1,14 +1,13 @@
 //! Turns an error or a panic into the Connect exception of its kind.
 //!
-//! The kind alone picks the class; the text is [`SinkError::report`]. Exception texts are public
-//! (`GET /connectors/…/status` prints them), so the text of a panic is cut where the standard
-//! library would quote data.
+//! The kind alone picks the class; the text is [`SinkError::report`].
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::OnceLock;
 
 use frazil_core::error::{ErrorKind, SinkError};
+use frazil_core::panics::panic_error;
 use jni::Env;
 use jni::errors::{Error as JniError, ErrorPolicy, Result as JniResult};
 use jni::jni_str;
@@ -104,37 +103,6 @@ impl<T: Default> ErrorPolicy<T, Failure> for ThrowConnectException {
     }
 }
 
-/// Returns the fatal error that stands for a panic.
-fn panic_error(payload: &(dyn Any + Send), place: Option<&str>) -> SinkError {
-    let message = match payload.downcast_ref::<&'static str>() {
-        Some(message) => message,
-        None => payload
-            .downcast_ref::<String>()
-            .map_or("unknown", String::as_str),
-    };
-    let error = SinkError::fatal(
-        "PANIC",
-        format!("bug in the native sink: {}", without_data(message)),
-    );
-    match place {
-        Some(place) => error.with("at", place),
-        None => error,
-    }
-}
-
-/// Cuts a panic message where the standard library goes on to quote the data it tripped over.
-fn without_data(message: &str) -> &str {
-    const QUOTES: [&str; 5] = [
-        " of `",
-        " when slicing `",
-        "; it is inside ",
-        " on an `Err` value: ",
-        "\n",
-    ];
-    let end = QUOTES.iter().filter_map(|mark| message.find(mark)).min();
-    end.and_then(|end| message.get(..end)).unwrap_or(message)
-}
-
 fn throw<T: Default>(env: &mut Env, kind: ErrorKind, message: &str) -> JniResult<T> {
     let pending = env.exception_check(); // a Java exception on its way up wins
     if let (false, Some(classes)) = (pending, CLASSES.get()) {
@@ -150,30 +118,4 @@ fn throw<T: Default>(env: &mut Env, kind: ErrorKind, message: &str) -> JniResult
         }
     }
     Ok(T::default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_names_cause_and_place_but_no_data() {
-        let payload: Box<dyn Any + Send> = Box::new(
-            "byte index 1 is not a char boundary; it is inside 'é' of `sécret`".to_owned(),
-        );
-        let error = panic_error(&*payload, Some("rust/core/src/x.rs:7"));
-        assert_eq!(error.kind(), ErrorKind::Fatal);
-        assert_eq!(
-            error.report(),
-            "bug in the native sink: byte index 1 is not a char boundary \
-             [PANIC, at=rust/core/src/x.rs:7]"
-        );
-        let payload: Box<dyn Any + Send> =
-            Box::new("called `Result::unwrap()` on an `Err` value: Row { v: 7 }".to_owned());
-        assert!(!panic_error(&*payload, None).report().contains("Row"));
-        let payload: Box<dyn Any + Send> = Box::new("index out of bounds: the len is 3");
-        assert!(panic_error(&*payload, None).report().contains("len is 3"));
-        let payload: Box<dyn Any + Send> = Box::new(7_u8);
-        assert!(panic_error(&*payload, None).report().contains("unknown"));
-    }
 }

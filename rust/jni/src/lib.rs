@@ -7,15 +7,8 @@
 //!
 //! This crate does not interpret frames, requests or effects: that is `frazil_core::wire`.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used))]
+#![cfg_attr(not(test), deny(clippy::panic, clippy::indexing_slicing))]
 
 mod bytes;
 mod exceptions;
@@ -23,6 +16,7 @@ mod sessions;
 
 use std::ffi::c_void;
 
+use frazil_core::wire::decode_string_map;
 use jni::errors::Result as JniResult;
 use jni::objects::{JByteArray, JByteBuffer, JClass};
 use jni::sys::{JNI_ERR, JNI_VERSION_1_8, jint, jlong};
@@ -106,7 +100,7 @@ fn validate<'local>(
     _: JClass<'local>,
     config: JByteArray<'local>,
 ) -> Result<JByteArray<'local>, Failure> {
-    let config = bytes::string_map(&env.convert_byte_array(&config)?)?;
+    let config = decode_string_map(&env.convert_byte_array(&config)?)?;
     Ok(env.byte_array_from_slice(&frazil_engine::validate(&config))?)
 }
 
@@ -115,7 +109,7 @@ fn open<'local>(
     _: JClass<'local>,
     config: JByteArray<'local>,
 ) -> Result<jlong, Failure> {
-    let config = bytes::string_map(&env.convert_byte_array(&config)?)?;
+    let config = decode_string_map(&env.convert_byte_array(&config)?)?;
     Ok(sessions::open(config)?)
 }
 
