@@ -10,5 +10,6 @@
 pub mod error;
 pub mod limits;
 pub mod offsets;
+pub mod partition;
 
 pub use error::{ErrorKind, Result, SinkError};
