@@ -19,5 +19,6 @@ pub mod secret;
 pub mod convert;
 pub mod schema;
 pub mod wire;
+pub mod partition;
 
 pub use error::{ErrorKind, Result, SinkError};
