@@ -11,6 +11,7 @@
 
 pub mod catalog;
 pub mod logs;
+pub mod commit;
 mod redact;
 pub mod runtime;
 pub mod storage;
