@@ -1,0 +1,5 @@
+//! Whole tables written to a directory and read back with the Parquet reader.
+
+mod stores;
+mod tables;
+mod uploads;
