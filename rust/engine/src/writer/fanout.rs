@@ -104,6 +104,8 @@ pub struct TableWriter {
     held: usize,
     rows: u64,
     calls: u64,
+    /// Set while rows move, so that an error on their way cannot be forgotten.
+    broken: bool,
     finished: Vec<FinishedFile>,
 }
 
@@ -145,6 +147,7 @@ impl TableWriter {
             held: 0,
             rows: 0,
             calls: 0,
+            broken: false,
             finished: Vec::new(),
         })
     }
@@ -161,7 +164,24 @@ impl TableWriter {
 
     /// Takes the rows of `batch`, whose columns are those of the schema in its order.
     pub fn write(&mut self, batch: RecordBatch) -> Result<()> {
+        self.guarded(|writer| writer.take(batch))
+    }
+
+    /// Runs what moves rows. After it failed once, rows may be missing: nothing works any more.
+    fn guarded(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.uploads.check()?;
+        if self.broken {
+            return Err(SinkError::internal(
+                "a table writer was used after it failed",
+            ));
+        }
+        self.broken = true;
+        run(self)?;
+        self.broken = false;
+        Ok(())
+    }
+
+    fn take(&mut self, batch: RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
@@ -185,6 +205,10 @@ impl TableWriter {
     /// Ends files, those that hold most memory first, until at most `bytes` are held or only
     /// uploads are left, which need time and not another call.
     pub fn shrink_to(&mut self, bytes: usize) -> Result<()> {
+        self.guarded(|writer| writer.end_largest(bytes))
+    }
+
+    fn end_largest(&mut self, bytes: usize) -> Result<()> {
         while self.bytes() > bytes && self.held > 0 {
             let largest = self
                 .partitions
@@ -200,20 +224,22 @@ impl TableWriter {
 
     /// Ends all files.
     pub fn seal(mut self) -> Result<SealedFiles> {
-        let mut keys: Vec<_> = self
-            .partitions
-            .values()
-            .map(|p| (p.path.clone(), p.key.clone()))
-            .collect();
-        keys.sort_by(|a, b| a.0.cmp(&b.0));
-        for (_, key) in keys {
-            self.end(&key)?;
-        }
+        self.guarded(Self::end_all)?;
         self.uploads.check()?;
         Ok(SealedFiles {
             files: self.finished,
             rows: self.rows,
         })
+    }
+
+    fn end_all(&mut self) -> Result<()> {
+        let partitions = self.partitions.values();
+        let mut keys: Vec<_> = partitions
+            .map(|partition| (partition.path.clone(), partition.key.clone()))
+            .collect();
+        // In a fixed order, so that the same rows give the same file names.
+        keys.sort_by(|a, b| a.0.cmp(&b.0));
+        keys.iter().try_for_each(|(_, key)| self.end(key))
     }
 
     fn gather(&mut self, key: PartitionKey, piece: RecordBatch) -> Result<()> {
