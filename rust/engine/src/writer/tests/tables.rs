@@ -276,36 +276,36 @@ fn large(schema: &Schema, found: &RecordBatch) -> RecordBatch {
 
 /// Partition values and bounds survive the manifest that will carry them.
 async fn through_a_manifest(table: &Table, files: &[DataFile]) {
-    let path = table.directory.path().join("m.avro");
-    let output = FileIO::new_with_fs()
-        .new_output(path.to_str().unwrap())
-        .unwrap();
-    let spec = table.config.spec.as_ref().clone();
-    let builder = ManifestWriterBuilder::new(output, Some(1), table.schema.clone(), spec);
-    let mut manifest = builder.build_v2_data();
-    for file in files {
-        manifest.add_file(file.clone(), 1).unwrap();
-    }
-    manifest.write_manifest_file().await.unwrap();
-    let manifest = Manifest::parse_avro(&std::fs::read(path).unwrap()).unwrap();
-    let read: HashMap<_, _> = manifest
-        .entries()
-        .iter()
-        .map(|entry| {
-            (
-                entry.data_file().file_path().to_string(),
-                entry.data_file().clone(),
-            )
-        })
-        .collect();
-    assert_eq!(read.len(), files.len());
-    for file in files {
-        let read = &read[file.file_path()];
-        assert_eq!(read.partition(), file.partition());
-        assert_eq!(read.lower_bounds(), file.lower_bounds());
-        assert_eq!(read.upper_bounds(), file.upper_bounds());
-        assert_eq!(read.null_value_counts(), file.null_value_counts());
-        assert_eq!(read.split_offsets(), file.split_offsets());
+    for version in [2, 3] {
+        let path = table.directory.path().join(format!("v{version}.avro"));
+        let output = FileIO::new_with_fs()
+            .new_output(path.to_str().unwrap())
+            .unwrap();
+        let spec = table.config.spec.as_ref().clone();
+        let builder = ManifestWriterBuilder::new(output, Some(1), table.schema.clone(), spec);
+        let mut manifest = match version {
+            2 => builder.build_v2_data(),
+            _ => builder.build_v3_data(),
+        };
+        for file in files {
+            manifest.add_file(file.clone(), 1).unwrap();
+        }
+        manifest.write_manifest_file().await.unwrap();
+        let manifest = Manifest::parse_avro(&std::fs::read(path).unwrap()).unwrap();
+        let read: HashMap<_, _> = manifest
+            .entries()
+            .iter()
+            .map(|entry| (entry.data_file().file_path(), entry.data_file()))
+            .collect();
+        assert_eq!(read.len(), files.len());
+        for file in files {
+            let read = read[file.file_path()];
+            assert_eq!(read.partition(), file.partition());
+            assert_eq!(read.lower_bounds(), file.lower_bounds());
+            assert_eq!(read.upper_bounds(), file.upper_bounds());
+            assert_eq!(read.null_value_counts(), file.null_value_counts());
+            assert_eq!(read.split_offsets(), file.split_offsets());
+        }
     }
 }
 
