@@ -1,7 +1,26 @@
-//! x
+//! The impure part of Frazil: it executes what `frazil-core` decides.
+//!
+//! ```text
+//!  jni ─► session ─► core::{wire, route, convert, partition} ─► writer ─► storage
+//!            │                                                    │ sealed manifest
+//!            └── core::control ◄── hub ◄── commit ◄── catalog ◄───┘
+//! ```
+//!
+//! Architecture Invariant: no thread of this crate ever calls Java, and no outcome is logged and
+//! dropped: each failure is retried, reported for a record, or stops the task.
 
 pub mod catalog;
+pub mod commit;
+pub mod hub;
+pub mod logs;
+pub mod preflight;
 mod redact;
+pub mod runtime;
+pub mod session;
 pub mod storage;
 #[cfg(test)]
 mod test_server;
+pub mod writer;
+
+pub use preflight::validate;
+pub use session::Session;

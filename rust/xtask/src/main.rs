@@ -1,2 +1,137 @@
-//! x
-fn main() {}
+//! The tasks of this repository: `cargo xtask TASK`, or `./x TASK` on a machine that lacks tools.
+//!
+//! Nothing here is part of the product, and nothing of the product is used here: what is tested is
+//! built and started the way a user would.
+
+mod demo;
+mod files;
+mod parts;
+mod promises;
+mod results;
+mod run;
+mod source;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+use lexopt::prelude::{Long, Short, Value, ValueExt};
+
+/// What went wrong, in words for the person who ran the task.
+pub(crate) type Failure = String;
+
+const HELP: &str = "\
+usage: ./x TASK
+
+  demo [--rest] [--data orders|flights] [--zip]
+        Shows a topic become an Iceberg table: real broker, real Connect worker, read by DuckDB.
+        --rest: SeaweedFS's REST catalog with vended keys and its S3 store, not SQLite and files.
+        --data flights: the flights and weather of New York in 2013, into two tables.
+        --zip: install the plugin from the zip, not as the one JAR.
+  test [--only PART]... [--all]
+        Runs what CI runs: fmt tidy clippy build rust java dist bed e2e promises.
+        --all: the long runs too, at full size. Words after `--` go to pytest.
+  dist  Builds the plugin: build/dist/*.jar and *.zip.
+  bed   Lays the artifacts and the Python environment of the end-to-end tests.
+  tidy  Checks sizes, words, error codes and dead files.
+  promises [--write]
+        Checks (or writes) the table of promises in README.md.
+";
+
+fn main() -> ExitCode {
+    match dispatch() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch() -> Result<bool, Failure> {
+    let mut arguments = lexopt::Parser::from_env();
+    let task = match next(&mut arguments)? {
+        Some(Value(task)) => task.string().map_err(|error| error.to_string())?,
+        Some(Long("help") | Short('h')) | None => {
+            print!("{HELP}");
+            return Ok(true);
+        }
+        Some(other) => return Err(other.unexpected().to_string()),
+    };
+    match task.as_str() {
+        "test" => test(arguments),
+        "demo" => demo(arguments),
+        "promises" => promise_table(arguments),
+        "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
+        "bed" => none(arguments).and_then(|()| tools::bed(&run::Log::open("bed")?)),
+        "tidy" => none(arguments).and_then(|()| {
+            let complaints = tidy::check()?;
+            complaints.iter().for_each(|line| println!("{line}"));
+            Ok(complaints.is_empty())
+        }),
+        other => Err(format!("there is no task `{other}`\n{HELP}")),
+    }
+}
+
+fn next(arguments: &mut lexopt::Parser) -> Result<Option<lexopt::Arg<'_>>, Failure> {
+    arguments.next().map_err(|error| error.to_string())
+}
+
+fn none(mut arguments: lexopt::Parser) -> Result<(), Failure> {
+    match next(&mut arguments)? {
+        None => Ok(()),
+        Some(argument) => Err(argument.unexpected().to_string()),
+    }
+}
+
+fn text(arguments: &mut lexopt::Parser) -> Result<String, Failure> {
+    let value = arguments.value().map_err(|error| error.to_string())?;
+    value.string().map_err(|error| error.to_string())
+}
+
+fn test(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut wanted = parts::Wanted::default();
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("only") => wanted.only.push(text(&mut arguments)?),
+            Long("all") => wanted.all = true,
+            Value(word) => wanted
+                .pytest
+                .push(word.string().map_err(|error| error.to_string())?),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    parts::run(&wanted)
+}
+
+fn demo(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut options = Vec::new();
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("rest") => options.push("--rest".to_owned()),
+            Long("zip") => options.push("--zip".to_owned()),
+            Long("jar-only") => options.push("--jar-only".to_owned()),
+            Long("data") => options.extend(["--data".to_owned(), text(&mut arguments)?]),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    demo::run(&options)
+}
+
+fn promise_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut write = false;
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("write") => write = true,
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    if write {
+        promises::write()?;
+        return Ok(true);
+    }
+    let complaints = promises::check(&[])?;
+    complaints.iter().for_each(|line| println!("{line}"));
+    Ok(complaints.is_empty())
+}

@@ -1,0 +1,134 @@
+"""The bed that all end-to-end tests share: one broker, one worker, catalogs made on demand."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+
+from bed.artifacts import LOGS
+from bed.catalogs import RestCatalog, SeaweedFS, SqlCatalog
+from bed.connect import Worker
+from bed.kafka import Broker
+
+USUAL_VERSION = "4.3.1"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the long tests too, at full size")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
+
+
+@pytest.fixture(scope="session")
+def full_size(request: pytest.FixtureRequest) -> bool:
+    """Tells whether this run was asked for the long form of its tests."""
+    return bool(request.config.getoption("--all"))
+
+
+@pytest.fixture(scope="session")
+def scratch(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """One folder for everything this run writes. It is removed unless something failed."""
+    folder = Path(tempfile.mkdtemp(prefix="frazil-bed-"))
+    yield folder
+    if request.session.testsfailed and os.environ.get("FRAZIL_KEEP"):
+        print(f"\nkept: {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def logs(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """build/logs/e2e. Kept when something failed."""
+    folder = LOGS / "e2e"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    yield folder
+    if not request.session.testsfailed:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def broker(scratch: Path, logs: Path) -> Iterator[Broker]:
+    started = Broker(scratch / "broker", logs)
+    try:
+        yield started.start()
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def make_worker(broker: Broker, scratch: Path, logs: Path) -> Iterator[Callable[..., Worker]]:
+    """Makes workers that end with the run. The caller starts them, and may stop them earlier."""
+    made: list[Worker] = []
+
+    def make(version: str = USUAL_VERSION, **options) -> Worker:
+        folder = scratch / f"worker-{version}-{len(made)}"
+        folder.mkdir()
+        made.append(Worker(version, broker, folder, logs, **options))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for worker in made:
+            worker.stop()
+
+
+@pytest.fixture(scope="session")
+def worker(make_worker: Callable[..., Worker]) -> Worker:
+    """The worker that most tests share: the usual version, with only the JAR in plugin.path."""
+    return make_worker(plugin="jar").start()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for topic, connector and namespace that no other test uses."""
+    stem = re.sub(r"[^a-z0-9]+", "_", request.node.name.removeprefix("test_").lower())[:40]
+    return f"{stem.strip('_')}_{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def sql(scratch: Path, name: str) -> SqlCatalog:
+    return SqlCatalog(scratch / name)
+
+
+@pytest.fixture(scope="session")
+def rest(scratch: Path, logs: Path) -> Iterator[RestCatalog]:
+    """Apache's reference REST catalog over local files."""
+    started = RestCatalog(scratch / "rest", logs)
+    try:
+        yield started.start()
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def weed(scratch: Path, logs: Path) -> Iterator[SeaweedFS]:
+    """SeaweedFS: an independent REST catalog that vends keys, and the S3 store behind it."""
+    started = SeaweedFS(scratch / "weed", logs)
+    try:
+        yield started.start()
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def connectors(worker: Worker) -> Iterator[list[str]]:
+    """Names put into this list are deleted from the shared worker when the test ends."""
+    made: list[str] = []
+    yield made
+    for connector in made:
+        worker.delete(connector)
