@@ -6,7 +6,6 @@ use iceberg::{NamespaceIdent, TableIdent};
 
 use super::partition::{self, PartitionTerm};
 use super::reader::{Reader, shown};
-pub use crate::schema::MetadataColumn;
 
 /// Parts of a table's name, namespaces and table together.
 const NAME_PARTS_MAX: usize = 5;
@@ -14,6 +13,35 @@ const NAME_PARTS_MAX: usize = 5;
 const NAME_PART_BYTES_MAX: usize = 255;
 
 const TABLES: &str = "iceberg.tables";
+
+/// A column that Frazil fills from where the record came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MetadataColumn {
+    /// `_topic`: the record's topic before any transform.
+    Topic,
+    /// `_partition`: its partition.
+    Partition,
+    /// `_offset`: its offset.
+    Offset,
+}
+
+impl MetadataColumn {
+    /// All of them, in their order in a table.
+    pub const ALL: [MetadataColumn; 3] = [
+        MetadataColumn::Topic,
+        MetadataColumn::Partition,
+        MetadataColumn::Offset,
+    ];
+
+    /// Returns the column's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            MetadataColumn::Topic => "_topic",
+            MetadataColumn::Partition => "_partition",
+            MetadataColumn::Offset => "_offset",
+        }
+    }
+}
 
 /// What is done with one table.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use crate::storage::{TableStorage, store_error};
+
 /// Bytes of each part of a multipart upload.
 pub(super) const PART_BYTES: usize = 8 << 20;
 /// Parts of one file that are on their way at once.
@@ -31,6 +33,16 @@ pub trait FileStore: fmt::Debug + Send + Sync {
 
     /// Turns what the store said about `location` into an error without secrets.
     fn error(&self, location: &str, error: &object_store::Error) -> SinkError;
+}
+
+impl FileStore for TableStorage {
+    fn store(&self, location: &str) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        TableStorage::store(self, location)
+    }
+
+    fn error(&self, location: &str, error: &object_store::Error) -> SinkError {
+        store_error(location, error)
+    }
 }
 
 /// What the uploads of one table writer share.
