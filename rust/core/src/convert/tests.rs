@@ -415,6 +415,24 @@ fn whole_columns_land_as_single_values_do() {
 }
 
 #[test]
+fn tombstones_are_no_rows() {
+    let only = structs(1, wide_source(false), [Value::Null, Value::Null]);
+    let mixed = structs(
+        1,
+        wide_source(false),
+        [Value::Null, Value::Struct(wide_row(5)), Value::Null],
+    );
+    for required in [false, true] {
+        let frames = [only.clone(), mixed.clone()];
+        let (batch, refused) = convert(&wide_table(required), &ConvertOptions::default(), &frames);
+        assert_eq!(batch.num_rows(), 1);
+        assert_eq!(show(batch.column(4), 0), "5");
+        let rows = [0, 1, 0, 2].map(|row| (row, "VALUE_NOT_A_RECORD"));
+        assert_eq!(codes(&refused), rows);
+    }
+}
+
+#[test]
 fn chosen_rows_land_in_their_order() {
     let frame = structs(
         1,
