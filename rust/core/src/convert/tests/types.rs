@@ -133,11 +133,16 @@ fn debezium_names_give_numbers_their_unit() {
         land_with(&timestamp, dbz(&int, "time.Timestamp"), Value::Int32(1)),
         UNIT
     );
+}
+
+#[test]
+fn a_decimal_with_its_own_scale_lands_exactly() {
+    let string = primitive(PrimitiveType::String);
     let decimal = SourceSchema::structure([
         ("scale", SourceSchema::scalar(SourceKind::Int32)),
         ("value", SourceSchema::scalar(SourceKind::Bytes)),
     ]);
-    let decimal = dbz(&decimal, "data.VariableScaleDecimal");
+    let decimal = decimal.named("io.debezium.data.VariableScaleDecimal");
     let number = Value::Struct(vec![Value::Int32(2), Value::Bytes(vec![0x04, 0xD2])]);
     assert_eq!(land_with(&string, decimal.clone(), number.clone()), "12.34");
     assert_eq!(
