@@ -291,19 +291,21 @@ impl FrameBuilder {
         };
         let mut first_row = 0;
         for run in self.rows.chunk_by(same) {
-            let topic = run[0].topic.as_str();
+            let Some(first) = run.first() else { continue };
+            let topic = first.topic.as_str();
             let known = topics.iter().position(|known| *known == topic);
-            let index = known.unwrap_or_else(|| {
+            let index = known.unwrap_or(topics.len());
+            if known.is_none() {
                 topics.push(topic);
-                topics.len() - 1
-            });
+            }
             writer.length(index);
-            writer.i32(run[0].partition);
+            writer.i32(first.partition);
             writer.length(first_row);
             writer.length(run.len());
             let contiguous = run
-                .windows(2)
-                .all(|pair| pair[1].offset == pair[0].offset + 1);
+                .iter()
+                .zip(first.offset..)
+                .all(|(row, at)| row.offset == at);
             writer.u32(u32::from(contiguous));
             let written = if contiguous { 1 } else { run.len() };
             run.iter()
@@ -358,7 +360,7 @@ fn write_tagged(writer: &mut Writer, heap: &mut Heap, value: &Value) {
                 write_tagged(writer, heap, value);
             }
         }),
-        Value::Struct(_) => panic!("a struct needs a schema"),
+        Value::Struct(_) => unreachable!("a struct needs a schema"),
         scalar => {
             writer.u8(match scalar {
                 Value::Int8(_) => tagged::INT8,
@@ -409,7 +411,7 @@ fn write_fixed(writer: &mut Writer, value: &Value) {
         }
         Value::Float32(value) => out.extend_from_slice(&value.to_bits().to_le_bytes()),
         Value::Float64(value) => out.extend_from_slice(&value.to_bits().to_le_bytes()),
-        other => panic!("{other:?} is not of fixed width"),
+        other => unreachable!("{other:?} is not of fixed width"),
     }
 }
 
@@ -436,7 +438,7 @@ fn write_column(writer: &mut Writer, schema: &SourceSchema, values: &[&Value]) {
                     Value::Bytes(bytes) => bytes.as_slice(),
                     Value::Decimal(..) => decimal.as_slice(),
                     Value::Null => &[],
-                    other => panic!("{other:?} does not fit {schema:?}"),
+                    other => unreachable!("{other:?} does not fit {schema:?}"),
                 })
                 .collect();
             write_offsets(writer, bytes.iter().map(|bytes| bytes.len()));
@@ -444,13 +446,33 @@ fn write_column(writer: &mut Writer, schema: &SourceSchema, values: &[&Value]) {
                 .iter()
                 .for_each(|bytes| writer.bytes.extend_from_slice(bytes));
         }
+        SourceKind::Struct | SourceKind::Array | SourceKind::Map => {
+            write_children(writer, schema, values);
+        }
+        kind => {
+            let zero = match kind {
+                SourceKind::Boolean => Value::Bool(false),
+                SourceKind::Int8 => Value::Int8(0),
+                SourceKind::Int16 => Value::Int16(0),
+                SourceKind::Int32 | SourceKind::Float32 => Value::Int32(0),
+                _ => Value::Int64(0),
+            };
+            for value in values {
+                write_fixed(writer, if **value == Value::Null { &zero } else { value });
+            }
+        }
+    }
+}
+
+fn write_children(writer: &mut Writer, schema: &SourceSchema, values: &[&Value]) {
+    match schema.kind() {
         SourceKind::Struct => {
             for (index, field) in schema.fields().iter().enumerate() {
                 let field_of = |value: &&'_ Value| match value {
                     Value::Struct(fields) => fields.get(index).cloned().unwrap_or(Value::Null),
                     _ => Value::Null,
                 };
-                let owned: Vec<Value> = values.iter().map(|value| field_of(value)).collect();
+                let owned: Vec<Value> = values.iter().map(field_of).collect();
                 write_column(writer, &field.schema, &owned.iter().collect::<Vec<_>>());
             }
         }
@@ -469,7 +491,7 @@ fn write_column(writer: &mut Writer, schema: &SourceSchema, values: &[&Value]) {
                 .iter()
                 .for_each(|schema| write_column(writer, schema, &items));
         }
-        SourceKind::Map => {
+        _ => {
             let entries: Vec<&[(Value, Value)]> = values
                 .iter()
                 .map(|value| match value {
@@ -498,18 +520,6 @@ fn write_column(writer: &mut Writer, schema: &SourceSchema, values: &[&Value]) {
                 .value()
                 .iter()
                 .for_each(|schema| write_column(writer, schema, &values));
-        }
-        kind => {
-            let zero = match kind {
-                SourceKind::Boolean => Value::Bool(false),
-                SourceKind::Int8 => Value::Int8(0),
-                SourceKind::Int16 => Value::Int16(0),
-                SourceKind::Int32 | SourceKind::Float32 => Value::Int32(0),
-                _ => Value::Int64(0),
-            };
-            for value in values {
-                write_fixed(writer, if **value == Value::Null { &zero } else { value });
-            }
         }
     }
 }
