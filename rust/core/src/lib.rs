@@ -8,9 +8,12 @@
 //! leave as values. `clippy.toml` beside `Cargo.toml` is the wall.
 
 pub mod commit;
+pub mod config;
 pub mod control;
 pub mod error;
 pub mod limits;
 pub mod offsets;
+pub mod route;
+pub mod secret;
 
 pub use error::{ErrorKind, Result, SinkError};
