@@ -11,6 +11,9 @@ mod committer;
 pub mod create;
 mod list;
 mod manifest;
+mod run;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 pub use committer::{CommitSettings, TableCommitter};
