@@ -7,8 +7,18 @@
 //! socket, starts a thread or logs. Time, ids and table metadata arrive as arguments; decisions
 //! leave as values. `clippy.toml` beside `Cargo.toml` is the wall.
 
+pub mod commit;
+pub mod config;
+pub mod control;
 pub mod error;
 pub mod limits;
 pub mod offsets;
+pub mod panics;
+pub mod route;
+pub mod secret;
+pub mod convert;
+pub mod schema;
+pub mod wire;
+pub mod partition;
 
 pub use error::{ErrorKind, Result, SinkError};

@@ -1,1 +1,19 @@
-//! x
+//! The impure part of Frazil: it executes what `frazil-core` decides.
+//!
+//! ```text
+//!  jni ─► session ─► core::{wire, route, convert, partition} ─► writer ─► storage
+//!            │                                                    │ sealed manifest
+//!            └── core::control ◄── hub ◄── commit ◄── catalog ◄───┘
+//! ```
+//!
+//! Architecture Invariant: no thread of this crate ever calls Java, and no outcome is logged and
+//! dropped: each failure is retried, reported for a record, or stops the task.
+
+pub mod catalog;
+pub mod logs;
+pub mod commit;
+mod redact;
+pub mod runtime;
+pub mod storage;
+#[cfg(test)]
+mod test_server;

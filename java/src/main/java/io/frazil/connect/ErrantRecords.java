@@ -1,0 +1,117 @@
+package io.frazil.connect;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.sink.ErrantRecordReporter;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.sink.SinkTaskContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Hands rejected records to Connect's reporter and waits until they are safe.
+ *
+ * <p>Invariant: while a report is unacknowledged the task calls no native method, so no segment can
+ * be sealed over the record's offset. Without a reporter the first rejected record stops the task,
+ * unless {@code frazil.errors.drop} allows to lose it: then it is counted and logged, without its value.
+ */
+final class ErrantRecords {
+    /** Says that records which do not fit may be lost. */
+    static final String DROP_KEY = "frazil.errors.drop";
+
+    private static final Logger LOG = LoggerFactory.getLogger(ErrantRecords.class);
+
+    private final ErrantRecordReporter reporter;
+    private final boolean drop;
+    private final long waitMillis;
+    private final List<Future<Void>> unacknowledged = new ArrayList<>();
+    private long reported;
+    private long dropped;
+
+    ErrantRecords(ErrantRecordReporter reporter, boolean drop, long waitMillis) {
+        this.reporter = reporter;
+        this.drop = drop;
+        this.waitMillis = waitMillis;
+    }
+
+    /** Takes the reporter of this context; runtimes before 2.6 have none. */
+    static ErrantRecords of(SinkTaskContext context, Map<String, String> config, long waitMillis) {
+        ErrantRecordReporter reporter;
+        try {
+            reporter = context.errantRecordReporter();
+        } catch (NoSuchMethodError | NoClassDefFoundError e) {
+            reporter = null;
+        }
+        boolean drop = "true".equalsIgnoreCase(config.get(DROP_KEY))
+                && "all".equalsIgnoreCase(config.get("errors.tolerance"));
+        return new ErrantRecords(reporter, drop, waitMillis);
+    }
+
+    /** Reports one record; throws {@link DataException} when nobody takes errant records. */
+    void reject(SinkRecord record, String reason) {
+        String where = record.originalTopic() + "-" + record.originalKafkaPartition() + "-"
+                + record.originalKafkaOffset();
+        if (reporter == null && drop) {
+            dropped++;
+            LOG.warn("Dropped record {}: {}", where, reason);
+            return;
+        }
+        if (reporter == null) {
+            throw new DataException("record " + where + ": " + reason
+                    + "; correct it, or set `errors.tolerance=all` and"
+                    + " `errors.deadletterqueue.topic.name` to set such records aside");
+        }
+        DataException error = new DataException("record " + where + ": " + reason);
+        Future<Void> acknowledged = reporter.report(record, error);
+        reported++;
+        if (acknowledged != null) {
+            unacknowledged.add(acknowledged);
+        }
+    }
+
+    /** Returns whether a reported record is still on its way. */
+    boolean pending() {
+        return !unacknowledged.isEmpty();
+    }
+
+    /** Returns a line that counts the records which did not fit since the task started, if any. */
+    Optional<String> summary() {
+        return reported + dropped == 0
+                ? Optional.empty()
+                : Optional.of(reported + " records did not fit and were reported, " + dropped + " were dropped");
+    }
+
+    /**
+     * Waits until every reported record is acknowledged. When time is up it throws
+     * {@link RetriableException} and keeps what is unacknowledged for the next call.
+     */
+    void await() {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(waitMillis);
+        while (!unacknowledged.isEmpty()) {
+            int last = unacknowledged.size() - 1;
+            try {
+                unacknowledged.get(last).get(Math.max(0, deadline - System.nanoTime()), TimeUnit.NANOSECONDS);
+                unacknowledged.remove(last);
+            } catch (TimeoutException e) {
+                throw new RetriableException("the dead letter queue has not acknowledged "
+                        + unacknowledged.size() + " records in " + waitMillis + " ms [DLQ_TIMEOUT]", e);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new RetriableException("interrupted while waiting for the dead letter queue [DLQ_TIMEOUT]", e);
+            } catch (ExecutionException | CancellationException e) {
+                throw new ConnectException(
+                        "the dead letter queue did not take a record; see its cause [DLQ_FAILED]", e);
+            }
+        }
+    }
+}

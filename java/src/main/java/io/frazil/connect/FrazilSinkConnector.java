@@ -1,0 +1,126 @@
+package io.frazil.connect;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.Config;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.common.config.types.Password;
+import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.sink.SinkConnector;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** Writes the topics of a connector into Iceberg tables: each record exactly once. */
+public final class FrazilSinkConnector extends SinkConnector {
+    /** Tells a task its number, from 0. */
+    static final String TASK_KEY = "frazil.internal.task";
+    /** Tells a task how many there are. */
+    static final String TASKS_KEY = "frazil.internal.tasks";
+
+    private static final Logger LOG = LoggerFactory.getLogger(FrazilSinkConnector.class);
+    private static final int WARNINGS_REMEMBERED_MAX = 10_000;
+    /** Connect validates a configuration many times and with one cached connector: warn once. */
+    private static final Set<String> WARNED = ConcurrentHashMap.newKeySet();
+
+    private Map<String, String> config = Collections.emptyMap();
+
+    /** Creates the connector; Connect does so while it scans, so nothing is loaded here. */
+    public FrazilSinkConnector() {}
+
+    @Override
+    public String version() {
+        return Version.JAR;
+    }
+
+    @Override
+    public ConfigDef config() {
+        return SinkConfig.definition();
+    }
+
+    @Override
+    public Class<? extends Task> taskClass() {
+        return FrazilSinkTask.class;
+    }
+
+    @Override
+    public void start(Map<String, String> properties) {
+        config = new HashMap<>(properties);
+    }
+
+    @Override
+    public void stop() {
+        config = Collections.emptyMap();
+    }
+
+    @Override
+    public List<Map<String, String>> taskConfigs(int maxTasks) {
+        List<Map<String, String>> tasks = new ArrayList<>(maxTasks);
+        for (int task = 0; task < maxTasks; task++) {
+            // Nothing here is derived from a secret: derived values are stored and served in clear.
+            Map<String, String> properties = new HashMap<>(config);
+            properties.put(TASK_KEY, Integer.toString(task));
+            properties.put(TASKS_KEY, Integer.toString(maxTasks));
+            tasks.add(properties);
+        }
+        return tasks;
+    }
+
+    /** Checks the whole configuration in the native core and puts each error on its key. */
+    @Override
+    public Config validate(Map<String, String> properties) {
+        Map<String, List<String>> errors = new LinkedHashMap<>();
+        try {
+            NativeLibrary.load(properties);
+            for (Problem problem : Problem.decode(NativeSink.validate(SinkConfig.encode(properties)))) {
+                if (problem.isError()) {
+                    errors.computeIfAbsent(problem.key(), key -> new ArrayList<>()).add(problem.message());
+                } else {
+                    warnOnce(properties.get("name"), problem);
+                }
+            }
+        } catch (ConnectException e) {
+            errors.put(NativeLibrary.PATH_KEY, new ArrayList<>(List.of(e.getMessage())));
+        }
+        Map<String, ConfigValue> values = new LinkedHashMap<>();
+        for (ConfigValue value : SinkConfig.definition(properties).validate(properties)) {
+            values.put(value.name(), value);
+        }
+        errors.forEach((key, messages) -> values.put(key, withErrors(key, properties.get(key), values.get(key), messages)));
+        return new Config(new ArrayList<>(values.values()));
+    }
+
+    @Override
+    public boolean alterOffsets(Map<String, String> connectorConfig, Map<TopicPartition, Long> offsets) {
+        throw new ConnectException("changing or resetting offsets over REST is not supported yet: the tables"
+                + " keep the offsets they hold, and would go on from there. To read the topics again,"
+                + " create the connector under another `name` and let it write to new tables"
+                + " [OFFSET_RESET_UNSUPPORTED]");
+    }
+
+    /** The core's messages name the remedy, so they replace what ConfigDef says about the same key. */
+    private static ConfigValue withErrors(String key, String submitted, ConfigValue parsed, List<String> messages) {
+        if (parsed != null) {
+            return new ConfigValue(key, parsed.value(), parsed.recommendedValues(), messages);
+        }
+        Object value = submitted != null && SinkConfig.isSecret(key) ? new Password(submitted) : submitted;
+        return new ConfigValue(key, value, new ArrayList<>(), messages);
+    }
+
+    private static void warnOnce(String connector, Problem problem) {
+        if (WARNED.size() >= WARNINGS_REMEMBERED_MAX) {
+            WARNED.clear();
+        }
+        if (WARNED.add(connector + "\n" + problem.key() + "\n" + problem.message())) {
+            LOG.warn("Connector {}: {}: {}", connector, problem.key(), problem.message());
+        }
+    }
+}

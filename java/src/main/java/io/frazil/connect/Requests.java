@@ -1,0 +1,75 @@
+package io.frazil.connect;
+
+import io.frazil.connect.wire.ByteSink;
+import java.util.Collection;
+import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
+
+/** The requests of {@code control} ({@code docs/wire-format.md}, "Requests"). */
+final class Requests {
+    private static final int VERSION = 1;
+    private static final int ASSIGN = 1;
+    private static final int REVOKE = 2;
+    private static final int LOST = 3;
+    private static final int PRE_COMMIT = 4;
+    private static final int TICK = 5;
+    private static final int CANCEL = 6;
+    private static final int BYTES_MAX = 16 << 20;
+
+    private Requests() {}
+
+    /** These partitions are now ours. */
+    static byte[] assign(Collection<TopicPartition> partitions) {
+        return withPartitions(ASSIGN, partitions);
+    }
+
+    /** These partitions go to another task in good order. */
+    static byte[] revoke(Collection<TopicPartition> partitions) {
+        return withPartitions(REVOKE, partitions);
+    }
+
+    /** These partitions were taken without a chance to finish. */
+    static byte[] lost(Collection<TopicPartition> partitions) {
+        return withPartitions(LOST, partitions);
+    }
+
+    /** Connect would commit these next offsets. */
+    static byte[] preCommit(Map<TopicPartition, Long> offsets) {
+        ByteSink sink = start(PRE_COMMIT);
+        sink.i32(offsets.size());
+        offsets.forEach((partition, offset) -> {
+            partition(sink, partition);
+            sink.i64(offset);
+        });
+        return sink.toByteArray();
+    }
+
+    /** Time passed without records. */
+    static byte[] tick() {
+        return start(TICK).toByteArray();
+    }
+
+    /** The session ends soon: stop waiting. */
+    static byte[] cancel() {
+        return start(CANCEL).toByteArray();
+    }
+
+    private static byte[] withPartitions(int kind, Collection<TopicPartition> partitions) {
+        ByteSink sink = start(kind);
+        sink.i32(partitions.size());
+        partitions.forEach(partition -> partition(sink, partition));
+        return sink.toByteArray();
+    }
+
+    private static ByteSink start(int kind) {
+        ByteSink sink = new ByteSink(BYTES_MAX);
+        sink.u8(VERSION);
+        sink.u8(kind);
+        return sink;
+    }
+
+    private static void partition(ByteSink sink, TopicPartition partition) {
+        sink.text(partition.topic());
+        sink.i32(partition.partition());
+    }
+}

@@ -1,0 +1,248 @@
+package io.frazil.connect.wire;
+
+import java.math.BigDecimal;
+import java.nio.ByteBuffer;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.connect.data.Field;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.Struct;
+import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.header.Headers;
+
+/**
+ * Writes values without a schema, each with a tag ({@code docs/wire-format.md}, "Tagged values").
+ *
+ * <p>Texts go to a heap of their own, keys of maps to a table of names; both belong to one frame.
+ */
+final class TaggedWriter {
+    private static final int NULL = 0;
+    private static final int FALSE = 1;
+    private static final int TRUE = 2;
+    private static final int INT8 = 3;
+    private static final int INT16 = 4;
+    private static final int INT32 = 5;
+    private static final int INT64 = 6;
+    private static final int FLOAT32 = 7;
+    private static final int FLOAT64 = 8;
+    private static final int STRING = 9;
+    private static final int BYTES = 10;
+    private static final int DECIMAL = 11;
+    private static final int DATE = 12;
+    private static final int TIME = 13;
+    private static final int TIMESTAMP = 14;
+    private static final int LIST = 15;
+    private static final int MAP = 16;
+    private static final int NAME = 17;
+
+    /** Maps whose keys are data rather than names must not make the table as large as the data. */
+    private static final int NAMES_MAX = 4096;
+
+    private final ByteSink out;
+    private final ByteSink names;
+    private final ByteSink text;
+    private final Map<String, Integer> nameIndexes = new HashMap<>();
+
+    TaggedWriter(ByteSink out, ByteSink names, ByteSink text) {
+        this.out = out;
+        this.names = names;
+        this.text = text;
+    }
+
+    /** Forgets the names. */
+    void clear() {
+        nameIndexes.clear();
+    }
+
+    int nameCount() {
+        return nameIndexes.size();
+    }
+
+    /** Writes the first {@code rows} of {@code values}, which have no schema. */
+    void writeRows(Object[] values, int rows) {
+        int offsets = out.skip(4 * (rows + 1));
+        int data = out.length();
+        for (int row = 0; row < rows; row++) {
+            value(null, values[row], 1);
+            out.setI32(offsets + 4 * (row + 1), out.length() - data);
+        }
+    }
+
+    /** Writes the headers of each row as a map in which names may repeat. */
+    void writeHeaders(Headers[] headers, int rows) {
+        int offsets = out.skip(4 * (rows + 1));
+        int data = out.length();
+        for (int row = 0; row < rows; row++) {
+            if (headers[row] == null) {
+                out.u8(NULL);
+            } else {
+                int start = open(MAP);
+                int count = 0;
+                for (Header header : headers[row]) {
+                    name(header.key());
+                    value(header.schema(), header.value(), 2);
+                    count++;
+                }
+                close(start, count);
+            }
+            out.setI32(offsets + 4 * (row + 1), out.length() - data);
+        }
+    }
+
+    private void value(Schema schema, Object value, int depth) {
+        if (depth > SchemaWriter.NESTING_MAX) {
+            throw new RowException(
+                    RowException.TOO_DEEP,
+                    "a value nests deeper than " + SchemaWriter.NESTING_MAX + " levels or contains itself");
+        }
+        if (value == null) {
+            out.u8(NULL);
+        } else if (value instanceof String) {
+            string((String) value);
+        } else if (value instanceof Number) {
+            number((Number) value);
+        } else if (value instanceof Boolean) {
+            out.u8((Boolean) value ? TRUE : FALSE);
+        } else if (value instanceof Map) {
+            map(schema, (Map<?, ?>) value, depth);
+        } else if (value instanceof List) {
+            list(schema, (List<?>) value, depth);
+        } else if (value instanceof java.util.Date) {
+            date(schema, (java.util.Date) value);
+        } else if (value instanceof byte[]) {
+            out.u8(BYTES);
+            out.i32(((byte[]) value).length);
+            out.raw((byte[]) value);
+        } else if (value instanceof ByteBuffer) {
+            out.u8(BYTES);
+            out.i32(((ByteBuffer) value).remaining());
+            out.raw((ByteBuffer) value);
+        } else if (value instanceof Struct) {
+            struct((Struct) value, depth);
+        } else {
+            throw unsupported(value);
+        }
+    }
+
+    private static RowException unsupported(Object value) {
+        return new RowException(
+                RowException.TYPE_UNSUPPORTED,
+                "a " + value.getClass().getName() + " is none of the classes that Connect knows");
+    }
+
+    private void string(String value) {
+        out.u8(STRING);
+        out.i32(text.length());
+        int at = out.skip(4);
+        out.setI32(at, text.utf8(value));
+    }
+
+    private void number(Number value) {
+        if (value instanceof Long) {
+            out.u8(INT64);
+            out.i64((Long) value);
+        } else if (value instanceof Integer) {
+            out.u8(INT32);
+            out.i32((Integer) value);
+        } else if (value instanceof Double) {
+            out.u8(FLOAT64);
+            out.i64(Double.doubleToRawLongBits((Double) value));
+        } else if (value instanceof Float) {
+            out.u8(FLOAT32);
+            out.i32(Float.floatToRawIntBits((Float) value));
+        } else if (value instanceof Short) {
+            out.u8(INT16);
+            out.i16((Short) value);
+        } else if (value instanceof Byte) {
+            out.u8(INT8);
+            out.u8((Byte) value);
+        } else if (value instanceof BigDecimal) {
+            byte[] unscaled = ((BigDecimal) value).unscaledValue().toByteArray();
+            out.u8(DECIMAL);
+            out.i32(((BigDecimal) value).scale());
+            out.i32(unscaled.length);
+            out.raw(unscaled);
+        } else {
+            throw unsupported(value);
+        }
+    }
+
+    private void date(Schema schema, java.util.Date value) {
+        switch (schema == null ? LogicalKind.NONE : LogicalKind.of(schema)) {
+            case DATE:
+                out.u8(DATE);
+                out.i32(LogicalKind.days(value));
+                return;
+            case TIME:
+                out.u8(TIME);
+                out.i32(LogicalKind.timeMs(value));
+                return;
+            default:
+                out.u8(TIMESTAMP);
+                out.i64(value.getTime());
+        }
+    }
+
+    private void list(Schema schema, List<?> items, int depth) {
+        Schema element = schema != null && schema.type() == Schema.Type.ARRAY ? schema.valueSchema() : null;
+        int start = open(LIST);
+        int count = 0;
+        for (Object item : items) {
+            value(element, item, depth + 1);
+            count++;
+        }
+        close(start, count);
+    }
+
+    private void map(Schema schema, Map<?, ?> entries, int depth) {
+        boolean known = schema != null && schema.type() == Schema.Type.MAP;
+        int start = open(MAP);
+        int count = 0;
+        for (Map.Entry<?, ?> entry : entries.entrySet()) {
+            if (entry.getKey() instanceof String) {
+                name((String) entry.getKey());
+            } else {
+                value(known ? schema.keySchema() : null, entry.getKey(), depth + 1);
+            }
+            value(known ? schema.valueSchema() : null, entry.getValue(), depth + 1);
+            count++;
+        }
+        close(start, count);
+    }
+
+    /** A struct inside schemaless data becomes a map; its field schemas still type its values. */
+    private void struct(Struct value, int depth) {
+        int start = open(MAP);
+        for (Field field : value.schema().fields()) {
+            name(field.name());
+            value(field.schema(), value.getWithoutDefault(field.name()), depth + 1);
+        }
+        close(start, value.schema().fields().size());
+    }
+
+    private void name(String name) {
+        Integer index = nameIndexes.get(name);
+        if (index == null) {
+            if (nameIndexes.size() >= NAMES_MAX) {
+                string(name);
+                return;
+            }
+            names.text(name);
+            index = nameIndexes.size();
+            nameIndexes.put(name, index);
+        }
+        out.u8(NAME);
+        out.i32(index);
+    }
+
+    private int open(int tag) {
+        out.u8(tag);
+        return out.skip(8);
+    }
+
+    private void close(int start, int count) {
+        out.setI32(start, out.length() - start - 8);
+        out.setI32(start + 4, count);
+    }
+}

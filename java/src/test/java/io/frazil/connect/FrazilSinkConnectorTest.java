@@ -1,0 +1,125 @@
+package io.frazil.connect;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertThrows;
+import static org.junit.Assert.assertTrue;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.ServiceLoader;
+import java.util.Set;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.sink.SinkConnector;
+import org.junit.Rule;
+import org.junit.Test;
+import org.junit.rules.TemporaryFolder;
+
+/** What the REST API sees of the connector: keys, problems, hidden secrets, task configurations. */
+public class FrazilSinkConnectorTest {
+    private static final String CANARY = "canary-5f1c";
+
+    @Rule
+    public final TemporaryFolder folder = new TemporaryFolder();
+
+    private final FrazilSinkConnector connector = new FrazilSinkConnector();
+
+    @Test
+    public void connectFindsTheConnectorByItsServiceFile() {
+        List<String> found = new ArrayList<>();
+        ServiceLoader.load(SinkConnector.class).forEach(plugin -> found.add(plugin.getClass().getName()));
+        assertEquals(List.of("io.frazil.connect.FrazilSinkConnector"), found);
+        assertEquals(Version.JAR, connector.version());
+        assertFalse(connector.config().names().isEmpty());
+    }
+
+    @Test
+    public void aSoundConfigurationHasNoErrors() {
+        Map<String, ConfigValue> values = validate(Configs.local(folder.getRoot().toPath()));
+        values.values().forEach(value -> assertEquals(value.name(), List.of(), value.errorMessages()));
+    }
+
+    @Test
+    public void noSecretIsShownWhateverItsKeyAndWhateverElseIsWrong() {
+        Map<String, String> config = Configs.local(folder.getRoot().toPath());
+        for (String key : List.of(
+                "iceberg.catalog.credential",
+                "iceberg.catalog.token",
+                "iceberg.catalog.s3.secret-access-key",
+                "iceberg.catalog.s3.session-token",
+                "iceberg.catalog.adls.sas-token.account",
+                "iceberg.catalog.adls.account-key",
+                "iceberg.catalog.my-own.Password",
+                "iceberg.kafka.sasl.jaas.config",
+                "frazil.unknown.secret",
+                "unknown.token")) {
+            config.put(key, CANARY);
+        }
+        Map<String, ConfigValue> values = validate(config);
+        for (ConfigValue value : values.values()) {
+            // As Connect renders it: by the type that `config()` gives the key, or by none.
+            ConfigDef.ConfigKey known = connector.config().configKeys().get(value.name());
+            String shown = ConfigDef.convertToString(value.value(), known == null ? null : known.type);
+            assertFalse(value.name(), String.valueOf(shown).contains(CANARY));
+            assertFalse(value.name(), value.errorMessages().toString().contains(CANARY));
+        }
+        assertEquals("[hidden]", values.get("iceberg.catalog.token").value().toString());
+        assertEquals("[hidden]", values.get("iceberg.catalog.my-own.Password").value().toString());
+        assertEquals("[hidden]", values.get("iceberg.kafka.sasl.jaas.config").value().toString());
+    }
+
+    @Test
+    public void anErrorIsOnTheKeyThatCausesIt() {
+        Map<String, String> config = Configs.local(folder.getRoot().toPath());
+        config.remove("iceberg.catalog.type");
+        config.put("iceberg.control.comit.interval-ms", "1000");
+        Map<String, ConfigValue> values = validate(config);
+        assertFalse(values.get("iceberg.catalog.type").errorMessages().isEmpty());
+        assertFalse(values.get("iceberg.control.comit.interval-ms").errorMessages().isEmpty());
+    }
+
+    @Test
+    public void keysOfConnectItselfAreLeftToConnect() {
+        Map<String, String> config = Configs.local(folder.getRoot().toPath());
+        config.put("key.converter", "org.apache.kafka.connect.storage.StringConverter");
+        config.put("transforms", "a");
+        Set<String> names = new HashSet<>(validate(config).keySet());
+        names.removeIf(SinkConfig::isOurs);
+        assertEquals(Set.of(), names);
+    }
+
+    @Test
+    public void eachTaskGetsItsNumberAndNothingElseIsAdded() {
+        Map<String, String> config = Configs.local(folder.getRoot().toPath());
+        connector.start(config);
+        List<Map<String, String>> tasks = connector.taskConfigs(2);
+        for (int task = 0; task < 2; task++) {
+            Map<String, String> expected = new HashMap<>(config);
+            expected.put("frazil.internal.task", Integer.toString(task));
+            expected.put("frazil.internal.tasks", "2");
+            assertEquals(expected, tasks.get(task));
+        }
+        connector.stop();
+    }
+
+    @Test
+    public void alteringOffsetsIsRefusedWithARemedy() {
+        ConnectException error = assertThrows(
+                ConnectException.class, () -> connector.alterOffsets(Map.of(), Map.of()));
+        assertTrue(error.getMessage(), error.getMessage().contains("not supported yet"));
+        assertTrue(error.getMessage(), error.getMessage().contains("another `name`"));
+    }
+
+    private Map<String, ConfigValue> validate(Map<String, String> config) {
+        Map<String, ConfigValue> values = new HashMap<>();
+        for (ConfigValue value : connector.validate(config).configValues()) {
+            values.put(value.name(), value);
+        }
+        return values;
+    }
+}

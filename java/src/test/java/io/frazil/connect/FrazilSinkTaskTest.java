@@ -1,0 +1,71 @@
+package io.frazil.connect;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertThrows;
+import static org.junit.Assert.assertTrue;
+
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigException;
+import org.junit.Before;
+import org.junit.Rule;
+import org.junit.Test;
+import org.junit.rules.TemporaryFolder;
+
+/** The life of a task against the real library. */
+public class FrazilSinkTaskTest {
+    private static final TopicPartition P0 = new TopicPartition("orders", 0);
+
+    @Rule
+    public final TemporaryFolder folder = new TemporaryFolder();
+
+    private final FakeContext context = new FakeContext();
+    private final FrazilSinkTask task = new FrazilSinkTask();
+
+    @Before
+    public void initialize() {
+        task.initialize(context);
+        context.assigned.add(P0);
+    }
+
+    @Test
+    public void aTaskLivesAndLivesAgain() throws Exception {
+        for (int life = 0; life < 2; life++) {
+            task.start(Configs.localTask(folder.newFolder().toPath()));
+            task.open(List.of(P0));
+            task.put(List.of());
+            assertTrue("an idle task is called again soon", context.timeoutMs > 0 && context.timeoutMs <= 500);
+            assertEquals(Map.of(P0, 42L), preCommit(42));
+            task.close(List.of(P0));
+            task.stop();
+            task.stop();
+        }
+    }
+
+    @Test
+    public void startingTwiceEndsTheFirstSession() throws Exception {
+        task.start(Configs.localTask(folder.newFolder().toPath()));
+        task.start(Configs.localTask(folder.newFolder().toPath()));
+        task.open(List.of(P0));
+        task.put(List.of());
+        task.stop();
+    }
+
+    @Test
+    public void aConfigurationThatCannotWorkFailsTheStartAndNothingElse() throws Exception {
+        Map<String, String> config = Configs.localTask(folder.getRoot().toPath());
+        config.remove("iceberg.catalog.type");
+        assertThrows(ConfigException.class, () -> task.start(config));
+        // Connect goes on to end the task that did not start.
+        assertEquals(Map.of(), task.preCommit(Map.of(P0, new OffsetAndMetadata(1))));
+        task.close(List.of(P0));
+        task.stop();
+    }
+
+    private Map<TopicPartition, Long> preCommit(long asked) {
+        Map<TopicPartition, OffsetAndMetadata> answer = task.preCommit(Map.of(P0, new OffsetAndMetadata(asked)));
+        return Map.of(P0, answer.get(P0).offset());
+    }
+}

@@ -1,0 +1,202 @@
+//! `frazil verify`: reads the metadata columns of a table and compares them with the stream.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use frazil_core::commit::recover::state_of;
+use frazil_core::config::{SinkConfig, TableConfig};
+use frazil_engine::catalog::{self, LoadedTable};
+use frazil_engine::runtime::Runtime;
+use iceberg::spec::{DataContentType, ManifestStatus};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use crate::offsets::{Seen, Source};
+
+const COLUMNS: [&str; 3] = ["_topic", "_partition", "_offset"];
+
+struct Arguments {
+    config: String,
+    table: Option<String>,
+    expected: BTreeMap<Source, Range<i64>>,
+}
+
+/// Runs the command; `true` when the table keeps the promise.
+pub(crate) fn run(arguments: lexopt::Parser) -> Result<bool, String> {
+    let arguments = parse(arguments).map_err(|error| error.to_string())?;
+    let settings = read_settings(&arguments.config)?;
+    let config = frazil_engine::preflight::start(&settings).map_err(|error| error.report())?;
+    let table = choose(&config, arguments.table.as_deref())?;
+    let runtime = Runtime::shared().map_err(|error| error.report())?;
+    let (seen, durable) = runtime.handle().block_on(read(&config, table))?;
+    let findings = seen.compare(&arguments.expected, &durable);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let bad = findings.iter().filter(|finding| finding.is_bad()).count();
+    let rows: usize = findings.iter().map(|finding| finding.rows).sum();
+    println!(
+        "{}: {rows} rows of {} partitions, {bad} bad",
+        table.name,
+        findings.len()
+    );
+    Ok(bad == 0)
+}
+
+fn parse(mut parser: lexopt::Parser) -> Result<Arguments, lexopt::Error> {
+    use lexopt::prelude::{Long, ValueExt};
+    let mut arguments = Arguments {
+        config: String::new(),
+        table: None,
+        expected: BTreeMap::new(),
+    };
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("config") => arguments.config = parser.value()?.string()?,
+            Long("table") => arguments.table = Some(parser.value()?.string()?),
+            Long("expect") => {
+                let text = parser.value()?.string()?;
+                let (source, range) = parse_range(&text)
+                    .ok_or_else(|| format!("`{text}` is not TOPIC:PARTITION=START-END"))?;
+                arguments.expected.insert(source, range);
+            }
+            _ => return Err(argument.unexpected()),
+        }
+    }
+    if arguments.config.is_empty() {
+        return Err("--config is missing".into());
+    }
+    Ok(arguments)
+}
+
+fn parse_range(text: &str) -> Option<(Source, Range<i64>)> {
+    let (source, range) = text.rsplit_once('=')?;
+    let (topic, partition) = source.rsplit_once(':')?;
+    let (start, end) = range.split_once('-')?;
+    let range = start.parse().ok()?..end.parse().ok()?;
+    Some(((topic.to_owned(), partition.parse().ok()?), range))
+}
+
+/// Reads the JSON that is POSTed to Connect, or its `config` object alone.
+fn read_settings(path: &str) -> Result<BTreeMap<String, String>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let json: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
+    let object = json.get("config").unwrap_or(&json).as_object();
+    let object = object.ok_or_else(|| format!("{path}: not a JSON object"))?;
+    let mut settings = BTreeMap::new();
+    for (key, value) in object {
+        let value = match value {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        settings.insert(key.clone(), value);
+    }
+    if let Some(name) = json.get("name").and_then(|name| name.as_str()) {
+        settings
+            .entry("name".to_owned())
+            .or_insert_with(|| name.to_owned());
+    }
+    Ok(settings)
+}
+
+fn choose<'c>(config: &'c SinkConfig, name: Option<&str>) -> Result<&'c TableConfig, String> {
+    let mut tables = config.tables.iter();
+    let table = match name {
+        Some(name) => tables.find(|table| table.name == name),
+        None if config.tables.len() > 1 => return Err("several tables: name one by --table".into()),
+        None => tables.next(),
+    };
+    table.ok_or_else(|| "the configuration has no such table".into())
+}
+
+async fn read(
+    config: &SinkConfig,
+    table: &TableConfig,
+) -> Result<(Seen, BTreeMap<Source, i64>), String> {
+    let catalog = catalog::open(&config.catalog)
+        .await
+        .map_err(|error| error.report())?;
+    let loaded = catalog
+        .load_table(&table.ident)
+        .await
+        .map_err(|error| error.report())?;
+    let state =
+        state_of(&loaded.metadata, &config.wid, &table.branch).map_err(|error| error.report())?;
+    let durable = state
+        .iter()
+        .flat_map(|state| state.bounds())
+        .map(|(partition, next)| ((partition.topic.to_string(), partition.partition), next))
+        .collect();
+    let mut seen = Seen::default();
+    for path in data_files(&loaded, &table.branch).await? {
+        let bytes = loaded
+            .storage
+            .get(&path)
+            .await
+            .map_err(|error| error.report())?;
+        add_rows(&mut seen, bytes).map_err(|error| format!("{path}: {error}"))?;
+    }
+    Ok((seen, durable))
+}
+
+/// Returns the locations of the live data files of `branch`.
+async fn data_files(table: &LoadedTable, branch: &str) -> Result<Vec<String>, String> {
+    let Some(snapshot) = table.metadata.snapshot_for_ref(branch) else {
+        return Ok(Vec::new());
+    };
+    let io = table.storage.file_io();
+    let list = snapshot
+        .load_manifest_list(&io, &table.metadata)
+        .await
+        .map_err(|error| error.to_string())?;
+    let mut paths = Vec::new();
+    for file in list.entries() {
+        let manifest = file
+            .load_manifest(&io)
+            .await
+            .map_err(|error| error.to_string())?;
+        for entry in manifest.entries() {
+            if entry.status() == ManifestStatus::Deleted {
+                continue;
+            }
+            if entry.content_type() != DataContentType::Data {
+                return Err(
+                    "the table has delete files: only append tables can be verified".into(),
+                );
+            }
+            paths.push(entry.file_path().to_owned());
+        }
+    }
+    Ok(paths)
+}
+
+fn add_rows(
+    seen: &mut Seen,
+    bytes: bytes::Bytes,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+    let mask = ProjectionMask::columns(builder.parquet_schema(), COLUMNS);
+    for batch in builder
+        .with_projection(mask)
+        .with_batch_size(65_536)
+        .build()?
+    {
+        let batch = batch?;
+        let column = |name: &str| {
+            let remedy = "set `iceberg.tables.metadata-columns=_topic,_partition,_offset`";
+            batch
+                .column_by_name(name)
+                .ok_or_else(|| format!("no column {name}; {remedy}"))
+        };
+        let topics = column(COLUMNS[0])?.as_string::<i32>();
+        let partitions = column(COLUMNS[1])?.as_primitive::<Int32Type>();
+        let offsets = column(COLUMNS[2])?.as_primitive::<Int64Type>();
+        for row in 0..batch.num_rows() {
+            seen.add(topics.value(row), partitions.value(row), offsets.value(row));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! Table commits as values: from segments and table metadata to requirements and updates.
+//!
+//! Architecture Invariant: a snapshot and the offsets it covers change in one request, and the
+//! check `T <= lowest offset` is made against the same metadata object that the request asserts
+//! (rule R1). Nothing here sends anything; `engine::commit` runs the loop.
+
+pub mod batch;
+pub mod outcome;
+pub mod plan;
+pub mod recover;
+pub mod state;
+pub mod summary;
+pub mod validate;
+
+#[cfg(test)]
+mod test_support;

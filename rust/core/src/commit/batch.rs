@@ -1,0 +1,109 @@
+//! Chooses which waiting segments go into the next commit of a table.
+//!
+//! A verdict against the table's own state is final. A segment that only clashes with another one
+//! of the same batch waits for the next round: as long as that commit is not made, "covered" would
+//! be a promise.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::state::WriterState;
+use super::validate::{RejectReason, Verdict, verdict};
+use crate::control::segment::Segment;
+use crate::error::Result;
+
+/// The outcome of [`choose`]; indexes are those of the waiting segments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Final verdicts, none of them [`Verdict::Commit`].
+    pub decided: Vec<(usize, Verdict)>,
+    /// The segments of the next commit, in their order; empty when nothing is left to commit.
+    pub batch: Vec<usize>,
+    /// The state after that commit, still with the identity of the last one.
+    pub state: WriterState,
+}
+
+/// Judges `waiting` segments in their order against the table with `table_uuid` and `state`, and
+/// chooses the next batch. `dead` are the sessions that lost a segment before; sessions that lose
+/// one now are added.
+pub fn choose(
+    table_uuid: Uuid,
+    state: Option<&WriterState>,
+    waiting: &[&Segment],
+    dead: &mut BTreeSet<Uuid>,
+) -> Result<Choice> {
+    let mut decided = Vec::new();
+    let mut open = Vec::new();
+    for (index, segment) in waiting.iter().enumerate() {
+        let judged = match verdict(table_uuid, state, segment) {
+            // What the table has, it has, whatever happened to the session.
+            Verdict::Covered => Verdict::Covered,
+            Verdict::Commit if dead.contains(&segment.session) => {
+                Verdict::Rejected(RejectReason::SessionRejected)
+            }
+            other => other,
+        };
+        match judged {
+            Verdict::Commit => open.push((index, *segment)),
+            Verdict::Covered => decided.push((index, Verdict::Covered)),
+            lost => {
+                dead.insert(segment.session);
+                decided.push((index, lost));
+            }
+        }
+    }
+    let mut state = state
+        .cloned()
+        .unwrap_or_else(|| WriterState::new(table_uuid));
+    let mut batch: Vec<usize> = Vec::new();
+    let mut held = BTreeSet::new();
+    for (index, segment) in open {
+        let alone = segment.has_equality_deletes() && !batch.is_empty();
+        if alone {
+            break;
+        }
+        if held.contains(&segment.session)
+            || verdict(table_uuid, Some(&state), segment) != Verdict::Commit
+        {
+            // Rule R2: nothing of a session passes an earlier segment of it.
+            held.insert(segment.session);
+            continue;
+        }
+        state.advance(segment)?;
+        batch.push(index);
+        if segment.has_equality_deletes() {
+            break;
+        }
+    }
+    Ok(Choice {
+        decided,
+        batch,
+        state,
+    })
+}
+
+/// Returns the indexes of `segments` in the order in which they are to be judged: sessions in the
+/// order of their first segment, and the segments of each by `seq` (rule R9).
+pub fn order(segments: &[Segment]) -> Vec<usize> {
+    let mut sessions: Vec<Uuid> = Vec::new();
+    for segment in segments {
+        if !sessions.contains(&segment.session) {
+            sessions.push(segment.session);
+        }
+    }
+    let mut order: Vec<(usize, u64, usize)> = segments
+        .iter()
+        .enumerate()
+        .map(|(index, segment)| {
+            let session = sessions.iter().position(|known| *known == segment.session);
+            (session.unwrap_or(usize::MAX), segment.seq, index)
+        })
+        .collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, _, index)| index).collect()
+}
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+//! What became of a segment, and how to tell it from table metadata after an unclear answer.
+
+use std::sync::Arc;
+
+use iceberg::spec::TableMetadata;
+use uuid::Uuid;
+
+use super::state::WriterState;
+use super::validate::RejectReason;
+use crate::error::SinkError;
+
+/// What became of a segment.
+#[derive(Debug, Clone)]
+pub enum SegmentOutcome {
+    /// Its rows are in the table.
+    Durable {
+        /// The snapshot that brought them.
+        snapshot_id: i64,
+    },
+    /// The table had its rows already.
+    Covered,
+    /// Its files may not be committed; its session is dead.
+    Rejected(RejectReason),
+    /// The offsets were reset after its session began.
+    Fenced {
+        /// The writer epoch of the table.
+        epoch: u64,
+    },
+    /// The table takes no commit; nothing is known to be lost, the same segment may be tried again.
+    Blocked(Arc<SinkError>),
+}
+
+impl SegmentOutcome {
+    /// Tells whether the table holds the segment's rows.
+    pub fn is_done(&self) -> bool {
+        matches!(
+            self,
+            SegmentOutcome::Durable { .. } | SegmentOutcome::Covered
+        )
+    }
+}
+
+/// Tells whether `state` was written by the commit `commit_id`.
+pub fn is_made_by(state: Option<&WriterState>, commit_id: Uuid) -> bool {
+    state.is_some_and(|state| state.commit_id == commit_id)
+}
+
+/// Tells whether the table moved in a way that may make a catalog refuse a commit that was built
+/// on `base`: some answer 400 to a stale sequence number instead of 409.
+pub fn has_moved(base: &TableMetadata, now: &TableMetadata) -> bool {
+    base.uuid() != now.uuid()
+        || base.last_sequence_number() != now.last_sequence_number()
+        || base.next_row_id() != now.next_row_id()
+        || base.current_schema_id() != now.current_schema_id()
+        || base.default_partition_spec_id() != now.default_partition_spec_id()
+        || base.format_version() != now.format_version()
+}
+
+/// Tells whether `snapshot_id` is the head of `branch` or one of its ancestors.
+pub fn is_in_history(metadata: &TableMetadata, branch: &str, snapshot_id: i64) -> bool {
+    let mut next = metadata.snapshot_for_ref(branch).cloned();
+    while let Some(snapshot) = next {
+        if snapshot.snapshot_id() == snapshot_id {
+            return true;
+        }
+        next = snapshot
+            .parent_snapshot_id()
+            .and_then(|parent| metadata.snapshot_by_id(parent).cloned());
+    }
+    false
+}

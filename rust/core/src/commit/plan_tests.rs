@@ -1,0 +1,310 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use iceberg::TableCreation;
+use iceberg::spec::{
+    NestedField, PrimitiveType, SnapshotReference, SnapshotRetention, TableMetadataBuilder, Type,
+};
+
+use super::*;
+use crate::commit::recover::state_of;
+use crate::commit::test_support::{range, segment};
+use crate::commit::{batch, outcome};
+use crate::offsets::TopicPartition;
+
+/// A clock that runs far behind the table's.
+const NOW: i64 = 1_000;
+
+fn schema(columns: &[&str]) -> Schema {
+    let fields = (1..).zip(columns).map(|(id, name)| {
+        Arc::new(NestedField::optional(
+            id,
+            *name,
+            Type::Primitive(PrimitiveType::Long),
+        ))
+    });
+    Schema::builder().with_fields(fields).build().unwrap()
+}
+
+fn table(version: FormatVersion) -> TableMetadata {
+    let creation = TableCreation::builder()
+        .name("t".into())
+        .location("memory:///t".into())
+        .schema(schema(&["a"]))
+        .format_version(version)
+        .build();
+    let metadata = TableMetadataBuilder::from_table_creation(creation)
+        .unwrap()
+        .build()
+        .unwrap()
+        .metadata;
+    metadata
+        .into_builder(None)
+        .assign_uuid(Uuid::from_u128(7))
+        .build()
+        .unwrap()
+        .metadata
+}
+
+fn identity(branch: &str) -> CommitIdentity {
+    CommitIdentity {
+        wid: "w1".into(),
+        connector: "c".into(),
+        hub_id: "h".into(),
+        branch: branch.into(),
+    }
+}
+
+fn plan(metadata: &TableMetadata, branch: &str, id: i64, segments: &[&Segment]) -> CommitPlan {
+    let state = state_of(metadata, "w1", branch).unwrap();
+    let choice = batch::choose(
+        metadata.uuid(),
+        state.as_ref(),
+        segments,
+        &mut Default::default(),
+    )
+    .unwrap();
+    assert_eq!(choice.batch.len(), segments.len());
+    let base = base(metadata, branch);
+    let rows: u64 = segments.iter().map(|s| s.rows).sum();
+    let attempt = Attempt {
+        identity: &identity(branch),
+        commit_id: Uuid::from_u128(id as u128),
+        snapshot_id: id,
+        now_ms: NOW + id,
+        segments,
+        state: choice.state,
+        manifest_list: format!("memory:///t/metadata/{id}.avro"),
+        row_range: base.first_row_id.map(|first| (first, rows)),
+    };
+    commit(metadata, &base, &attempt).unwrap()
+}
+
+fn apply(metadata: &TableMetadata, plan: &CommitPlan) -> TableMetadata {
+    for requirement in &plan.requirements {
+        requirement.check(Some(metadata)).unwrap();
+    }
+    let mut builder = metadata.clone().into_builder(None);
+    for update in plan.updates.clone() {
+        builder = update.apply(builder).unwrap();
+    }
+    builder.build().unwrap().metadata
+}
+
+fn committed(
+    metadata: &TableMetadata,
+    branch: &str,
+    id: i64,
+    start: i64,
+    end: i64,
+) -> TableMetadata {
+    let one = segment(id as u64, vec![range("t", 0, start, end, Some(start))]);
+    apply(metadata, &plan(metadata, branch, id, &[&one]))
+}
+
+fn bound(metadata: &TableMetadata, branch: &str) -> Option<i64> {
+    state_of(metadata, "w1", branch)
+        .unwrap()?
+        .bound(&TopicPartition::new("t", 0))
+}
+
+fn without(metadata: &TableMetadata, keys: &[&str]) -> TableMetadata {
+    let keys: Vec<String> = keys.iter().map(|key| key.to_string()).collect();
+    metadata
+        .clone()
+        .into_builder(None)
+        .remove_properties(&keys)
+        .unwrap()
+        .build()
+        .unwrap()
+        .metadata
+}
+
+#[test]
+fn a_request_asserts_table_and_head_and_sets_snapshot_and_state_together() {
+    let empty = table(FormatVersion::V2);
+    let one = segment(0, vec![range("t", 0, 0, 10, Some(0))]);
+    let first = plan(&empty, "main", 1, &[&one]);
+    assert_eq!(
+        first.requirements,
+        [
+            TableRequirement::UuidMatch {
+                uuid: Uuid::from_u128(7)
+            },
+            TableRequirement::RefSnapshotIdMatch {
+                r#ref: "main".into(),
+                snapshot_id: None
+            },
+        ]
+    );
+    assert!(matches!(
+        &first.updates[..],
+        [
+            TableUpdate::AddSnapshot { .. },
+            TableUpdate::SetSnapshotRef { .. },
+            TableUpdate::SetProperties { .. }
+        ]
+    ));
+    let after = apply(&empty, &first);
+    assert_eq!(bound(&after, "main"), Some(10));
+    let state = state_of(&after, "w1", "main").unwrap().unwrap();
+    assert!(outcome::is_made_by(Some(&state), Uuid::from_u128(1)));
+    assert_eq!((state.snapshot_id, state.hub_id.as_str()), (1, "h"));
+    assert!(outcome::has_moved(&empty, &after) && !outcome::has_moved(&after, &after));
+    // A late copy of the request fails on the head that it asserts.
+    assert!(first.requirements[1].check(Some(&after)).is_err());
+}
+
+#[test]
+fn the_snapshot_is_never_older_than_the_table() {
+    let first = committed(&table(FormatVersion::V2), "main", 100, 0, 10);
+    let one = segment(1, vec![range("t", 0, 10, 20, Some(10))]);
+    assert!(first.last_updated_ms() > NOW + 100);
+    let next = apply(&first, &plan(&first, "main", 1, &[&one]));
+    let timestamp_ms = next.current_snapshot().unwrap().timestamp_ms();
+    assert_eq!(timestamp_ms, first.last_updated_ms());
+}
+
+#[test]
+fn row_ids_are_given_out_once_in_v3() {
+    let first = committed(&table(FormatVersion::V3), "main", 1, 0, 10);
+    let second = committed(&first, "main", 2, 10, 25);
+    assert_eq!(
+        second.current_snapshot().unwrap().row_range(),
+        Some((10, 15))
+    );
+    assert_eq!(second.next_row_id(), 25);
+}
+
+#[test]
+fn a_new_branch_continues_the_main_branch_and_its_offsets() {
+    let main = committed(&table(FormatVersion::V2), "main", 1, 0, 10);
+    assert_eq!(bound(&main, "audit"), Some(10));
+    let both = committed(&main, "audit", 2, 10, 20);
+    assert_eq!(
+        (bound(&both, "main"), bound(&both, "audit")),
+        (Some(10), Some(20))
+    );
+    let head = both.snapshot_for_ref("audit").unwrap();
+    assert_eq!(head.parent_snapshot_id(), Some(1));
+    assert_eq!(both.current_snapshot_id(), Some(1));
+    // The main branch went on before the second branch began: its property says too much.
+    let later = committed(&both, "main", 3, 10, 30);
+    let branched = later
+        .clone()
+        .into_builder(None)
+        .set_ref(
+            "old",
+            SnapshotReference::new(1, SnapshotRetention::branch(None, None, None)),
+        )
+        .unwrap()
+        .build()
+        .unwrap()
+        .metadata;
+    assert_eq!(bound(&branched, "old"), Some(10));
+}
+
+#[test]
+fn a_lost_property_is_rebuilt_only_when_the_history_proves_it_whole() {
+    let mut metadata = table(FormatVersion::V2);
+    for (id, start, end) in [(1, 0, 10), (2, 10, 15), (3, 15, 30)] {
+        metadata = committed(&metadata, "main", id, start, end);
+    }
+    let other = segment(9, vec![range("u", 4, 0, 8, Some(0))]);
+    let whole = apply(&metadata, &plan(&metadata, "main", 4, &[&other]));
+    let lost = without(&whole, &["frazil.w.w1"]);
+    let rebuilt = state_of(&lost, "w1", "main").unwrap().unwrap();
+    assert_eq!(
+        rebuilt.digest(),
+        state_of(&whole, "w1", "main").unwrap().unwrap().digest()
+    );
+    assert_eq!(
+        (rebuilt.snapshot_id, rebuilt.commit_id),
+        (4, Uuid::from_u128(4))
+    );
+    let expired = lost
+        .into_builder(None)
+        .remove_snapshots(&[1, 2, 3])
+        .build()
+        .unwrap()
+        .metadata;
+    assert_eq!(
+        state_of(&expired, "w1", "main").unwrap_err().code(),
+        "STATE_LOST"
+    );
+    assert_eq!(state_of(&expired, "other", "main").unwrap(), None);
+}
+
+#[test]
+fn retention_of_a_branch_is_kept_and_a_tag_is_refused() {
+    let main = committed(&table(FormatVersion::V2), "main", 1, 0, 10);
+    let kept = SnapshotRetention::branch(Some(3), Some(7), None);
+    let tag = SnapshotRetention::Tag {
+        max_ref_age_ms: None,
+    };
+    let metadata = main
+        .into_builder(None)
+        .set_ref("audit", SnapshotReference::new(1, kept.clone()))
+        .unwrap()
+        .set_ref("v1", SnapshotReference::new(1, tag))
+        .unwrap()
+        .build()
+        .unwrap()
+        .metadata;
+    let one = segment(1, vec![range("t", 0, 10, 20, Some(10))]);
+    let set = plan(&metadata, "audit", 2, &[&one])
+        .updates
+        .into_iter()
+        .find_map(|update| match update {
+            TableUpdate::SetSnapshotRef { reference, .. } => Some(reference),
+            _ => None,
+        });
+    assert_eq!(set, Some(SnapshotReference::new(2, kept)));
+    let base = base(&metadata, "v1");
+    let attempt = Attempt {
+        identity: &identity("v1"),
+        commit_id: Uuid::nil(),
+        snapshot_id: 5,
+        now_ms: NOW,
+        segments: &[&one],
+        state: WriterState::new(metadata.uuid()),
+        manifest_list: String::new(),
+        row_range: None,
+    };
+    assert_eq!(
+        commit(&metadata, &base, &attempt).unwrap_err().code(),
+        "SNAPSHOT_REFUSED"
+    );
+}
+
+#[test]
+fn old_and_encrypted_tables_are_refused() {
+    assert_eq!(
+        check_table(&table(FormatVersion::V1)).unwrap_err().code(),
+        "TABLE_FORMAT_V1"
+    );
+    let encrypted = table(FormatVersion::V3)
+        .into_builder(None)
+        .set_properties(HashMap::from([("encryption.key-id".into(), "k".into())]))
+        .unwrap()
+        .build()
+        .unwrap()
+        .metadata;
+    assert_eq!(
+        check_table(&encrypted).unwrap_err().code(),
+        "TABLE_ENCRYPTED"
+    );
+    assert!(check_table(&table(FormatVersion::V2)).is_ok());
+    assert!(check_table(&table(FormatVersion::V3)).is_ok());
+}
+
+#[test]
+fn columns_are_added_only_to_the_schema_that_was_seen() {
+    let before = table(FormatVersion::V2);
+    let first = add_columns(&before, schema(&["a", "b"]));
+    let after = apply(&before, &first);
+    assert_eq!(after.current_schema().as_struct().fields().len(), 2);
+    assert_eq!(after.last_column_id(), 2);
+    assert!(first.requirements[1].check(Some(&after)).is_err());
+    assert!(first.requirements[2].check(Some(&after)).is_err());
+}

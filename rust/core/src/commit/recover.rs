@@ -1,0 +1,99 @@
+//! Finds the writer state of a branch, also when its property is missing.
+//!
+//! The property decides. Without it, on the first use of a branch or after somebody removed it, the
+//! state is put together from the summaries of the branch's own history, newest first, until the
+//! digest in the newest one proves that nothing is missing. Otherwise the answer is an error: an
+//! empty state would write every row again.
+
+use iceberg::spec::{SnapshotRef, TableMetadata};
+use uuid::Uuid;
+
+use super::state::{MAIN_BRANCH, WriterState, property_key};
+use super::summary::{COMMIT_ID, EPOCH, OFFSETS, STATE_DIGEST, WRITER, parse_offsets};
+use crate::error::{Result, SinkError};
+
+/// Returns the state of writer `wid` for `branch`; `None` when it never committed to it.
+pub fn state_of(metadata: &TableMetadata, wid: &str, branch: &str) -> Result<Option<WriterState>> {
+    let property = |key: &str| metadata.properties().get(key).map(String::as_str);
+    if property(&property_key(wid, branch)).is_some() {
+        return WriterState::read(property, wid, branch, metadata.uuid());
+    }
+    let own = history(metadata, branch).find(|snapshot| wid_of(snapshot) == Some(wid));
+    let Some(newest) = own else {
+        return Ok(None);
+    };
+    if branch != MAIN_BRANCH
+        && let Some(main) = WriterState::read(property, wid, MAIN_BRANCH, metadata.uuid())?
+        && main.snapshot_id == newest.snapshot_id()
+    {
+        return Ok(Some(main));
+    }
+    rebuild(metadata, wid, branch, &newest).map(Some)
+}
+
+/// Returns the snapshot that a commit to `branch` builds on: its head, or for a branch that does
+/// not exist yet the head of the main branch.
+pub fn parent_of<'a>(metadata: &'a TableMetadata, branch: &str) -> Option<&'a SnapshotRef> {
+    metadata
+        .snapshot_for_ref(branch)
+        .or_else(|| metadata.snapshot_for_ref(MAIN_BRANCH))
+}
+
+fn history<'a>(
+    metadata: &'a TableMetadata,
+    branch: &str,
+) -> impl Iterator<Item = &'a SnapshotRef> + use<'a> {
+    std::iter::successors(parent_of(metadata, branch), |snapshot| {
+        snapshot
+            .parent_snapshot_id()
+            .and_then(|parent| metadata.snapshot_by_id(parent))
+    })
+}
+
+fn entry<'a>(snapshot: &'a SnapshotRef, key: &str) -> Option<&'a str> {
+    snapshot
+        .summary()
+        .additional_properties
+        .get(key)
+        .map(String::as_str)
+}
+
+fn wid_of(snapshot: &SnapshotRef) -> Option<&str> {
+    entry(snapshot, WRITER)
+}
+
+fn rebuild(
+    metadata: &TableMetadata,
+    wid: &str,
+    branch: &str,
+    newest: &SnapshotRef,
+) -> Result<WriterState> {
+    let lost = || {
+        SinkError::fatal(
+            "STATE_LOST",
+            "the table property with the writer state is gone and the snapshots left cannot replace it; restore the property from an older metadata file, or reset the connector's offsets",
+        )
+        .with("property", property_key(wid, branch))
+        .with("snapshot", newest.snapshot_id())
+    };
+    let digest = entry(newest, STATE_DIGEST).ok_or_else(lost)?;
+    let mut state = WriterState::new(metadata.uuid());
+    state.epoch = entry(newest, EPOCH)
+        .and_then(|epoch| epoch.parse().ok())
+        .ok_or_else(lost)?;
+    state.commit_id = entry(newest, COMMIT_ID)
+        .and_then(|id| Uuid::parse_str(id).ok())
+        .ok_or_else(lost)?;
+    state.snapshot_id = newest.snapshot_id();
+    state.committed_ms = newest.timestamp_ms();
+    for snapshot in history(metadata, branch).filter(|snapshot| wid_of(snapshot) == Some(wid)) {
+        let offsets = entry(snapshot, OFFSETS).ok_or_else(lost)?;
+        for (partition, end) in parse_offsets(offsets).ok_or_else(lost)? {
+            state.raise(&partition, end)?;
+        }
+        if state.digest() == digest {
+            return Ok(state);
+        }
+    }
+    Err(lost())
+}

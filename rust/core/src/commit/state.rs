@@ -1,0 +1,393 @@
+//! The writer's state in a table property: which source offsets a branch of a table holds.
+//!
+//! The property `frazil.w.<wid>` (or `frazil.w.<wid>.b.<branch>`) is written in the same commit as
+//! the snapshot, so it is the truth: expiry, compaction and foreign commits cannot lose it. A value
+//! over the size limit moves its topics to `frazil.w.<wid>.1`, `.2`, … in the same commit.
+//!
+//! The state never regresses ([`WriterState::advance`] takes the maximum), and only partitions
+//! with rows in the files advance (rule R3). A value that cannot be understood is an error, never
+//! an empty state: an empty state would write every row again.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::control::segment::Segment;
+use crate::error::{Result, SinkError};
+use crate::limits::STATE_BYTES_MAX;
+use crate::offsets::TopicPartition;
+
+/// The branch that readers see when they name none.
+pub const MAIN_BRANCH: &str = "main";
+/// The only layout of the property that this version reads and writes.
+const LAYOUT: u32 = 1;
+/// What stands for "none" in the arrays.
+const NONE: i64 = -1;
+/// Partitions of one topic; the arrays of the state are as long as the highest partition.
+const PARTITIONS_MAX: usize = 200_000;
+/// Shards of one state: 64 MiB of JSON.
+const SHARDS_MAX: u32 = 2_048;
+
+/// What a table knows about one writer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriterState {
+    /// The table that the state was written for; a copy in another table is ignored.
+    pub table_uuid: Uuid,
+    /// The writer epoch.
+    pub epoch: u64,
+    /// The commit that wrote the state.
+    pub commit_id: Uuid,
+    /// The snapshot of that commit.
+    pub snapshot_id: i64,
+    /// When that commit was made, in milliseconds since the epoch.
+    pub committed_ms: i64,
+    /// The connector's name.
+    pub connector: String,
+    /// The process that made the commit.
+    pub hub_id: String,
+    topics: BTreeMap<String, TopicState>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct TopicState {
+    #[serde(rename = "n")]
+    topic: String,
+    #[serde(rename = "o")]
+    next: Vec<i64>,
+    #[serde(rename = "w")]
+    watermarks: Vec<i64>,
+    #[serde(rename = "x")]
+    timestamps: Vec<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Property {
+    v: u32,
+    u: Uuid,
+    e: u64,
+    c: Uuid,
+    s: i64,
+    m: i64,
+    d: String,
+    n: u32,
+    #[serde(default)]
+    h: String,
+    #[serde(default)]
+    t: BTreeMap<String, TopicState>,
+}
+
+#[derive(Deserialize)]
+struct Layout {
+    v: u32,
+}
+
+/// Table properties to set and to remove.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PropertyChange {
+    /// Properties to set.
+    pub set: BTreeMap<String, String>,
+    /// Properties to remove.
+    pub remove: Vec<String>,
+}
+
+/// Returns the name of the property that holds the state of `wid` for `branch`.
+pub fn property_key(wid: &str, branch: &str) -> String {
+    key(wid, None, branch)
+}
+
+fn key(wid: &str, shard: Option<u32>, branch: &str) -> String {
+    let mut key = format!("frazil.w.{wid}");
+    // The shard stands before the branch, whose name may itself end in a number.
+    if let Some(shard) = shard {
+        key.push_str(&format!(".{shard}"));
+    }
+    if branch != MAIN_BRANCH {
+        key.push_str(&format!(".b.{branch}"));
+    }
+    key
+}
+
+/// Returns the key under which the state keeps a topic.
+pub fn topic_key(topic: &str) -> String {
+    format!("n:{topic}")
+}
+
+impl WriterState {
+    /// Creates the state of a writer that never committed to the table.
+    pub fn new(table_uuid: Uuid) -> Self {
+        WriterState {
+            table_uuid,
+            epoch: 0,
+            commit_id: Uuid::nil(),
+            snapshot_id: NONE,
+            committed_ms: 0,
+            connector: String::new(),
+            hub_id: String::new(),
+            topics: BTreeMap::new(),
+        }
+    }
+
+    /// Reads the state from table properties, which `property` looks up. `None` when the table has
+    /// none, or one that was written for another table.
+    pub fn read<'a>(
+        property: impl Fn(&str) -> Option<&'a str>,
+        wid: &str,
+        branch: &str,
+        table_uuid: Uuid,
+    ) -> Result<Option<WriterState>> {
+        let Some(text) = property(&property_key(wid, branch)) else {
+            return Ok(None);
+        };
+        let invalid = |what: &str| {
+            SinkError::fatal(
+                "STATE_INVALID",
+                format!("the writer state in the table property {what}; restore the property from an older metadata file, or reset the connector's offsets"),
+            )
+            .with("property", property_key(wid, branch))
+        };
+        let layout: Layout =
+            serde_json::from_str(text).map_err(|e| invalid("is not readable").caused_by(e))?;
+        if layout.v != LAYOUT {
+            return Err(SinkError::fatal(
+                "STATE_VERSION_UNKNOWN",
+                "the writer state of the table was written by a newer version; upgrade the plugin",
+            )
+            .with("property", property_key(wid, branch))
+            .with("version", layout.v));
+        }
+        let read: Property =
+            serde_json::from_str(text).map_err(|e| invalid("is not readable").caused_by(e))?;
+        if read.u != table_uuid {
+            return Ok(None);
+        }
+        let topics = match read.n {
+            0 => read.t,
+            shards if shards > SHARDS_MAX => return Err(invalid("names too many shards")),
+            shards => {
+                let mut text = String::new();
+                for shard in 1..=shards {
+                    let part = property(&key(wid, Some(shard), branch))
+                        .ok_or_else(|| invalid("misses a shard"))?;
+                    text.push_str(part);
+                }
+                serde_json::from_str(&text)
+                    .map_err(|e| invalid("has unreadable shards").caused_by(e))?
+            }
+        };
+        for (key, state) in &topics {
+            if *key != topic_key(&state.topic) {
+                return Err(invalid("has topic keys of a newer version"));
+            }
+            if state.next.len() > PARTITIONS_MAX {
+                return Err(invalid("has too many partitions"));
+            }
+        }
+        Ok(Some(WriterState {
+            table_uuid: read.u,
+            epoch: read.e,
+            commit_id: read.c,
+            snapshot_id: read.s,
+            committed_ms: read.m,
+            connector: read.d,
+            hub_id: read.h,
+            topics,
+        }))
+    }
+
+    /// Returns the properties that store this state. `shards_before` is the number of shards that
+    /// the table has now ([`WriterState::shards`]); those no longer needed are removed.
+    pub fn write(&self, wid: &str, branch: &str, shards_before: u32) -> Result<PropertyChange> {
+        self.write_within(wid, branch, shards_before, STATE_BYTES_MAX)
+    }
+
+    /// Like [`WriterState::write`] with another limit for the size of one property.
+    pub fn write_within(
+        &self,
+        wid: &str,
+        branch: &str,
+        shards_before: u32,
+        bytes_max: usize,
+    ) -> Result<PropertyChange> {
+        let mut property = Property {
+            v: LAYOUT,
+            u: self.table_uuid,
+            e: self.epoch,
+            c: self.commit_id,
+            s: self.snapshot_id,
+            m: self.committed_ms,
+            d: self.connector.clone(),
+            n: 0,
+            h: self.hub_id.clone(),
+            t: self.topics.clone(),
+        };
+        let mut change = PropertyChange::default();
+        let mut text = json(&property)?;
+        if text.len() > bytes_max {
+            let topics = json(&std::mem::take(&mut property.t))?;
+            for part in pieces(&topics, bytes_max) {
+                property.n += 1;
+                let key = key(wid, Some(property.n), branch);
+                change.set.insert(key, part.to_owned());
+            }
+            if property.n > SHARDS_MAX {
+                return Err(SinkError::fatal(
+                    "STATE_TOO_LARGE",
+                    "the writer state of the table needs too many properties; write fewer topics into one table",
+                ));
+            }
+            text = json(&property)?;
+        }
+        change.set.insert(property_key(wid, branch), text);
+        for shard in property.n.saturating_add(1)..=shards_before {
+            change.remove.push(key(wid, Some(shard), branch));
+        }
+        Ok(change)
+    }
+
+    /// Returns the number of shards that table properties hold for `wid` and `branch`.
+    pub fn shards(property: impl Fn(&str) -> bool, wid: &str, branch: &str) -> u32 {
+        (1..=SHARDS_MAX)
+            .take_while(|shard| property(&key(wid, Some(*shard), branch)))
+            .count() as u32
+    }
+
+    /// Returns T: one past the last offset of `partition` that the table holds. `None` when the
+    /// table never got a row of it.
+    pub fn bound(&self, partition: &TopicPartition) -> Option<i64> {
+        let state = self.topics.get(&topic_key(&partition.topic))?;
+        let next = *state.next.get(usize::try_from(partition.partition).ok()?)?;
+        (next >= 0).then_some(next)
+    }
+
+    /// Returns every partition that has a row in the table, with its T.
+    pub fn bounds(&self) -> impl Iterator<Item = (TopicPartition, i64)> {
+        self.topics.values().flat_map(|state| {
+            (0..)
+                .zip(&state.next)
+                .filter(|(_, next)| **next >= 0)
+                .map(|(index, next)| (TopicPartition::new(state.topic.as_str(), index), *next))
+        })
+    }
+
+    /// Returns the timestamp up to which the table holds every record, as far as record timestamps
+    /// rise within a partition: the oldest of the newest timestamps.
+    pub fn valid_through_ms(&self) -> Option<i64> {
+        let mut oldest = None;
+        for state in self.topics.values() {
+            for (next, timestamp) in state.next.iter().zip(&state.timestamps) {
+                match (*next >= 0, *timestamp >= 0) {
+                    (false, _) => {}
+                    (true, false) => return None,
+                    (true, true) => {
+                        oldest = Some(oldest.map_or(*timestamp, |old: i64| old.min(*timestamp)));
+                    }
+                }
+            }
+        }
+        oldest
+    }
+
+    /// Raises T to the ends of a segment's ranges that have rows. Nothing ever regresses, and a
+    /// claim without rows moves no T (rule R3).
+    pub fn advance(&mut self, segment: &Segment) -> Result<()> {
+        self.epoch = self.epoch.max(segment.epoch);
+        for range in &segment.ranges {
+            if range.has_rows() {
+                self.raise(&range.partition, range.end)?;
+            }
+            if let Some(timestamp) = range.timestamp_max_ms
+                && self.bound(&range.partition).is_some()
+            {
+                self.slot(&range.partition, timestamp, |state| &mut state.timestamps)?;
+            }
+            if let Some(watermark) = segment.watermarks.get(&range.partition)
+                && self.bound(&range.partition).is_some()
+            {
+                self.slot(&range.partition, *watermark, |state| &mut state.watermarks)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Raises T of `partition` to `end`.
+    pub fn raise(&mut self, partition: &TopicPartition, end: i64) -> Result<()> {
+        self.slot(partition, end, |state| &mut state.next)
+    }
+
+    fn slot(
+        &mut self,
+        partition: &TopicPartition,
+        value: i64,
+        array: impl Fn(&mut TopicState) -> &mut Vec<i64>,
+    ) -> Result<()> {
+        let index = usize::try_from(partition.partition)
+            .ok()
+            .filter(|index| *index < PARTITIONS_MAX)
+            .ok_or_else(|| {
+                SinkError::internal("partition index out of range").with("partition", partition)
+            })?;
+        let state = self
+            .topics
+            .entry(topic_key(&partition.topic))
+            .or_insert_with(|| TopicState {
+                topic: partition.topic.to_string(),
+                ..TopicState::default()
+            });
+        for array in [
+            &mut state.next,
+            &mut state.watermarks,
+            &mut state.timestamps,
+        ] {
+            if array.len() <= index {
+                array.resize(index + 1, NONE);
+            }
+        }
+        if let Some(slot) = array(state).get_mut(index) {
+            *slot = (*slot).max(value);
+        }
+        Ok(())
+    }
+
+    /// Returns the SHA-256 of epoch and offsets. The summary of each commit carries it, so that a
+    /// state put together from summaries can prove that it is complete.
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(format!("e={}\n", self.epoch));
+        for (partition, next) in self.bounds() {
+            let key = topic_key(&partition.topic);
+            hash.update(format!("{key}:{}={next}\n", partition.partition));
+        }
+        let mut text = String::new();
+        for byte in hash.finalize() {
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value)
+        .map_err(|e| SinkError::internal("cannot write the state").caused_by(e))
+}
+
+/// Cuts `text` into pieces of at most `bytes_max` bytes, at character boundaries.
+fn pieces(text: &str, bytes_max: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let mut end = bytes_max.clamp(4, rest.len().max(4)).min(rest.len());
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (piece, tail) = rest.split_at(end);
+        pieces.push(piece);
+        rest = tail;
+    }
+    pieces
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,0 +1,228 @@
+//! The summary of a snapshot: Iceberg's counters and Frazil's own entries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iceberg::spec::{Operation, Summary};
+
+use super::state::{WriterState, topic_key};
+use crate::control::segment::{FileCounts, Segment};
+use crate::offsets::TopicPartition;
+
+/// The writer that made the commit.
+pub const WRITER: &str = "frazil.wid";
+/// The commit's id, kept across all attempts of a batch.
+pub const COMMIT_ID: &str = "frazil.commit-id";
+/// The writer epoch.
+pub const EPOCH: &str = "frazil.epoch";
+/// The number of segments in the commit.
+pub const SEGMENTS: &str = "frazil.segments";
+/// The timestamp up to which the table holds every record.
+pub const VALID_THROUGH: &str = "frazil.valid-through-ms";
+/// The offsets that the commit brought: `topic key:partition=start-end,…`.
+pub const OFFSETS: &str = "frazil.offsets";
+/// The digest of all offsets of the writer after the commit.
+pub const STATE_DIGEST: &str = "frazil.state-sha256";
+/// Larger offset lists stay out of the summary, which every later metadata file repeats.
+const OFFSETS_BYTES_MAX: usize = 2 << 10;
+
+/// Builds the summary of a commit of `segments` on a parent with summary `parent`, after which the
+/// writer's state is `state`.
+pub fn summary(
+    wid: &str,
+    state: &WriterState,
+    segments: &[&Segment],
+    parent: Option<&Summary>,
+) -> Summary {
+    let mut counts = FileCounts::default();
+    let mut partitions: BTreeSet<u64> = BTreeSet::new();
+    for manifest in segments.iter().flat_map(|segment| &segment.manifests) {
+        counts.add(&manifest.counts);
+        partitions.extend(&manifest.partitions);
+    }
+    let mut entries = counters(&counts, parent);
+    entries.insert("changed-partition-count", partitions.len().to_string());
+    entries.insert("engine-name", "frazil".into());
+    entries.insert("engine-version", env!("CARGO_PKG_VERSION").into());
+    entries.insert(WRITER, wid.into());
+    entries.insert(COMMIT_ID, state.commit_id.to_string());
+    entries.insert(EPOCH, state.epoch.to_string());
+    entries.insert(SEGMENTS, segments.len().to_string());
+    entries.insert(STATE_DIGEST, state.digest());
+    if let Some(ms) = state.valid_through_ms() {
+        entries.insert(VALID_THROUGH, ms.to_string());
+    }
+    let offsets = format_offsets(segments);
+    if offsets.len() <= OFFSETS_BYTES_MAX {
+        entries.insert(OFFSETS, offsets);
+    }
+    let operation = match (counts.data_files > 0, counts.delete_files() > 0) {
+        (_, false) => Operation::Append,
+        (false, true) => Operation::Delete,
+        (true, true) => Operation::Overwrite,
+    };
+    Summary {
+        operation,
+        additional_properties: entries
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
+    }
+}
+
+fn counters(counts: &FileCounts, parent: Option<&Summary>) -> BTreeMap<&'static str, String> {
+    let mut entries = BTreeMap::new();
+    for (key, added) in [
+        ("added-data-files", counts.data_files),
+        ("added-records", counts.records),
+        ("added-files-size", counts.bytes),
+        ("added-delete-files", counts.delete_files()),
+        ("added-position-delete-files", counts.position_delete_files),
+        ("added-dvs", counts.deletion_vectors),
+        ("added-position-deletes", counts.position_deletes),
+        ("added-equality-delete-files", counts.equality_delete_files),
+        ("added-equality-deletes", counts.equality_deletes),
+    ] {
+        if added > 0 {
+            entries.insert(key, added.to_string());
+        }
+    }
+    for (key, added) in [
+        ("total-data-files", counts.data_files),
+        ("total-records", counts.records),
+        ("total-files-size", counts.bytes),
+        ("total-delete-files", counts.delete_files()),
+        ("total-position-deletes", counts.position_deletes),
+        ("total-equality-deletes", counts.equality_deletes),
+    ] {
+        let before = match parent {
+            None => Some(0),
+            // A parent without the total makes it unknown from here on, as other writers do.
+            Some(parent) => parent
+                .additional_properties
+                .get(key)
+                .and_then(|total| total.parse::<u64>().ok()),
+        };
+        if let Some(total) = before.and_then(|before| before.checked_add(added)) {
+            entries.insert(key, total.to_string());
+        }
+    }
+    entries
+}
+
+fn format_offsets(segments: &[&Segment]) -> String {
+    let mut ranges: BTreeMap<&TopicPartition, (i64, i64)> = BTreeMap::new();
+    for range in segments.iter().flat_map(|s| s.ranges_with_rows()) {
+        let start = range.start.or(range.lowest).unwrap_or(0);
+        let merged = ranges.entry(&range.partition).or_insert((start, range.end));
+        merged.0 = merged.0.min(start);
+        merged.1 = merged.1.max(range.end);
+    }
+    let mut text = String::new();
+    for (partition, (start, end)) in ranges {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        let key = topic_key(&partition.topic);
+        text.push_str(&format!("{key}:{}={start}-{end}", partition.partition));
+    }
+    text
+}
+
+/// Reads the partitions and ends of an offset list; `None` when it is not one.
+pub fn parse_offsets(text: &str) -> Option<Vec<(TopicPartition, i64)>> {
+    let mut ends = Vec::new();
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let (place, range) = item.rsplit_once('=')?;
+        let (key, partition) = place.rsplit_once(':')?;
+        let topic = key.strip_prefix("n:")?;
+        let (_, end) = range.rsplit_once('-')?;
+        ends.push((
+            TopicPartition::new(topic, partition.parse().ok()?),
+            end.parse().ok()?,
+        ));
+    }
+    Some(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::test_support::{range, segment};
+
+    fn get<'a>(summary: &'a Summary, key: &str) -> Option<&'a str> {
+        summary.additional_properties.get(key).map(String::as_str)
+    }
+
+    #[test]
+    fn an_append_counts_files_and_offsets() {
+        let first = segment(
+            0,
+            vec![range("a.b", 0, 0, 10, Some(2)), range("a.b", 1, 0, 9, None)],
+        );
+        let second = segment(1, vec![range("a.b", 0, 10, 14, Some(10))]);
+        let mut state = WriterState::new(first.table_uuid);
+        state.advance(&first).unwrap();
+        state.advance(&second).unwrap();
+        let made = summary("w1", &state, &[&first, &second], None);
+        assert_eq!(made.operation, Operation::Append);
+        assert_eq!(get(&made, OFFSETS), Some("n:a.b:0=0-14"));
+        assert_eq!(get(&made, "added-data-files"), Some("2"));
+        assert_eq!(get(&made, "total-records"), Some("12"));
+        assert_eq!(get(&made, "added-delete-files"), None);
+        assert_eq!(get(&made, "total-delete-files"), Some("0"));
+        assert_eq!(get(&made, SEGMENTS), Some("2"));
+        assert_eq!(get(&made, VALID_THROUGH), Some("1014"));
+        let next = summary("w1", &state, &[&second], Some(&made));
+        assert_eq!(get(&next, "total-records"), Some("16"));
+        assert_eq!(
+            parse_offsets("n:a.b:0=0-14"),
+            Some(vec![(TopicPartition::new("a.b", 0), 14)])
+        );
+    }
+
+    #[test]
+    fn the_operation_follows_the_files() {
+        let mut deletes = segment(0, vec![range("t", 0, 0, 10, Some(2))]);
+        deletes.manifests[0].counts = FileCounts {
+            equality_delete_files: 1,
+            equality_deletes: 3,
+            deletion_vectors: 2,
+            position_deletes: 5,
+            ..FileCounts::default()
+        };
+        let state = WriterState::new(deletes.table_uuid);
+        let only = summary("w1", &state, &[&deletes], None);
+        assert_eq!(only.operation, Operation::Delete);
+        assert_eq!(get(&only, "added-delete-files"), Some("3"));
+        assert_eq!(get(&only, "added-dvs"), Some("2"));
+        assert_eq!(get(&only, "added-position-delete-files"), None);
+        let rows = segment(1, vec![range("t", 0, 10, 20, Some(10))]);
+        let both = summary("w1", &state, &[&deletes, &rows], None);
+        assert_eq!(both.operation, Operation::Overwrite);
+    }
+
+    #[test]
+    fn an_unknown_total_stays_unknown() {
+        let one = segment(0, vec![range("t", 0, 0, 10, Some(2))]);
+        let state = WriterState::new(one.table_uuid);
+        let mut parent = summary("w1", &state, &[&one], None);
+        parent.additional_properties.remove("total-records");
+        let next = summary("w1", &state, &[&one], Some(&parent));
+        assert_eq!(get(&next, "total-records"), None);
+        assert_eq!(get(&next, "total-data-files"), Some("2"));
+    }
+
+    #[test]
+    fn a_long_offset_list_stays_out() {
+        let ranges = (0..300)
+            .map(|p| range("topic", p, 0, 10, Some(2)))
+            .collect();
+        let many = segment(0, ranges);
+        let state = WriterState::new(many.table_uuid);
+        assert_eq!(get(&summary("w1", &state, &[&many], None), OFFSETS), None);
+        for text in ["x", "n:t:0", "n:t:0=5", "n:t:x=0-5", "t:0=0-5"] {
+            assert_eq!(parse_offsets(text), None, "{text}");
+        }
+        assert_eq!(parse_offsets(""), Some(vec![]));
+    }
+}

@@ -1,0 +1,255 @@
+//! The one test that makes a commit exactly-once: where does the table stand, and what do the
+//! files of a segment claim? (`T <= lowest offset`; protocol: no duplicate, no hole.)
+//!
+//! The test holds only for the metadata object that the commit then asserts. It is not repeated or
+//! relaxed anywhere else.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use super::state::WriterState;
+use crate::control::segment::Segment;
+use crate::offsets::TopicPartition;
+
+/// What to do with a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The table has all its rows already: done, and its files stay behind as orphans.
+    Covered,
+    /// Its files may not be committed; the session is dead and starts over.
+    Rejected(RejectReason),
+    /// The offsets were reset after its session began: the task stops for good.
+    Fenced {
+        /// The writer epoch of the table.
+        epoch: u64,
+    },
+    /// Its files may be committed on this metadata.
+    Commit,
+}
+
+/// Why the files of a segment may not be committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RejectReason {
+    /// The table was dropped and created again, or replaced, since the files were written.
+    TableReplaced {
+        /// The table's UUID now.
+        now: Uuid,
+    },
+    /// Another session committed a part of the segment's offsets.
+    Overlap {
+        /// The partition.
+        partition: TopicPartition,
+        /// T: one past the last offset that the table holds.
+        bound: i64,
+        /// The lowest offset in the files.
+        lowest: i64,
+    },
+    /// An earlier segment of the same session was rejected (rule R15).
+    SessionRejected,
+    /// A manifest is gone or has another length than when it was sealed.
+    ManifestChanged {
+        /// The manifest's location.
+        path: String,
+    },
+    /// The partition spec of a manifest is not in the table any more.
+    SpecRemoved {
+        /// The partition spec's id.
+        spec_id: i32,
+    },
+    /// Its ranges and its manifests contradict each other.
+    Inconsistent,
+}
+
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RejectReason::TableReplaced { now } => {
+                write!(f, "the table was replaced; its uuid is now {now}")
+            }
+            RejectReason::Overlap {
+                partition,
+                bound,
+                lowest,
+            } => write!(
+                f,
+                "another session committed {partition} up to offset {bound}, the files begin at {lowest}"
+            ),
+            RejectReason::SessionRejected => {
+                f.write_str("an earlier segment of the session was rejected")
+            }
+            RejectReason::ManifestChanged { path } => {
+                write!(f, "manifest `{path}` is gone or was changed")
+            }
+            RejectReason::SpecRemoved { spec_id } => {
+                write!(f, "partition spec {spec_id} is not in the table any more")
+            }
+            RejectReason::Inconsistent => {
+                f.write_str("the segment's offsets and files contradict each other")
+            }
+        }
+    }
+}
+
+/// Judges `segment` against the table with `table_uuid`, whose writer state is `state`.
+pub fn verdict(table_uuid: Uuid, state: Option<&WriterState>, segment: &Segment) -> Verdict {
+    if segment.table_uuid != table_uuid {
+        return Verdict::Rejected(RejectReason::TableReplaced { now: table_uuid });
+    }
+    if !segment.is_consistent() {
+        return Verdict::Rejected(RejectReason::Inconsistent);
+    }
+    let epoch = state.map_or(0, |state| state.epoch);
+    if epoch > segment.epoch {
+        return Verdict::Fenced { epoch };
+    }
+    let bound = |partition| state.and_then(|state| state.bound(partition));
+    if segment
+        .ranges_with_rows()
+        .all(|range| bound(&range.partition) >= Some(range.end))
+    {
+        return Verdict::Covered;
+    }
+    for range in &segment.ranges {
+        if let (Some(bound), Some(lowest)) = (bound(&range.partition), range.lowest)
+            && bound > lowest
+        {
+            return Verdict::Rejected(RejectReason::Overlap {
+                partition: range.partition.clone(),
+                bound,
+                lowest,
+            });
+        }
+    }
+    Verdict::Commit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::test_support::{range, segment};
+
+    fn state(bounds: &[(i32, i64)], epoch: u64) -> WriterState {
+        let mut state = WriterState::new(Uuid::from_u128(7));
+        state.epoch = epoch;
+        for (partition, bound) in bounds {
+            state
+                .raise(&TopicPartition::new("t", *partition), *bound)
+                .unwrap();
+        }
+        state
+    }
+
+    #[test]
+    fn the_table_of_cases() {
+        let two = || {
+            segment(
+                0,
+                vec![
+                    range("t", 0, 0, 10, Some(4)),
+                    range("t", 1, 0, 20, Some(0)),
+                    range("t", 2, 0, 30, None),
+                ],
+            )
+        };
+        let overlap = |partition, bound, lowest| {
+            Verdict::Rejected(RejectReason::Overlap {
+                partition: TopicPartition::new("t", partition),
+                bound,
+                lowest,
+            })
+        };
+        type Case = (&'static str, &'static [(i32, i64)], Verdict);
+        let cases: [Case; 9] = [
+            (
+                "a table that never saw the partitions",
+                &[],
+                Verdict::Commit,
+            ),
+            (
+                "T below the lowest row: a gap is no hole",
+                &[(0, 2)],
+                Verdict::Commit,
+            ),
+            ("T at the lowest row", &[(0, 4)], Verdict::Commit),
+            ("T one above the lowest row", &[(0, 5)], overlap(0, 5, 4)),
+            ("all committed", &[(0, 10), (1, 20)], Verdict::Covered),
+            (
+                "all committed and more",
+                &[(0, 11), (1, 99)],
+                Verdict::Covered,
+            ),
+            ("one of two committed", &[(0, 10)], overlap(0, 10, 4)),
+            (
+                "a partition without rows does not count",
+                &[(2, 99)],
+                Verdict::Commit,
+            ),
+            (
+                "the other one of two committed",
+                &[(1, 20)],
+                overlap(1, 20, 0),
+            ),
+        ];
+        for (name, bounds, expected) in cases {
+            let state = state(bounds, 0);
+            assert_eq!(
+                verdict(state.table_uuid, Some(&state), &two()),
+                expected,
+                "{name}"
+            );
+        }
+        assert_eq!(verdict(Uuid::from_u128(7), None, &two()), Verdict::Commit);
+    }
+
+    #[test]
+    fn a_session_from_before_a_reset_is_fenced() {
+        let state = state(&[(0, 10)], 3);
+        let mut old = segment(0, vec![range("t", 0, 0, 10, Some(0))]);
+        old.epoch = 2;
+        assert_eq!(
+            verdict(state.table_uuid, Some(&state), &old),
+            Verdict::Fenced { epoch: 3 }
+        );
+        old.epoch = 3;
+        assert_eq!(
+            verdict(state.table_uuid, Some(&state), &old),
+            Verdict::Covered
+        );
+    }
+
+    #[test]
+    fn another_table_of_the_same_name_is_rejected_and_never_skipped() {
+        let state = state(&[(0, 10)], 0);
+        let mut segment = segment(0, vec![range("t", 0, 0, 10, Some(0))]);
+        segment.table_uuid = Uuid::from_u128(8);
+        assert_eq!(
+            verdict(state.table_uuid, Some(&state), &segment),
+            Verdict::Rejected(RejectReason::TableReplaced {
+                now: state.table_uuid
+            })
+        );
+    }
+
+    #[test]
+    fn a_segment_that_contradicts_itself_is_rejected() {
+        let mut without_offsets = segment(0, vec![range("t", 0, 0, 10, Some(0))]);
+        without_offsets.ranges.clear();
+        let mut without_files = segment(0, vec![range("t", 0, 0, 10, Some(0))]);
+        without_files.manifests.clear();
+        let beyond = segment(0, vec![range("t", 0, 0, 10, Some(10))]);
+        for segment in [without_offsets, without_files, beyond] {
+            assert_eq!(
+                verdict(Uuid::from_u128(7), None, &segment),
+                Verdict::Rejected(RejectReason::Inconsistent)
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_segment_is_covered() {
+        let mut empty = segment(0, vec![range("t", 0, 0, 10, None)]);
+        empty.manifests.clear();
+        assert_eq!(verdict(Uuid::from_u128(7), None, &empty), Verdict::Covered);
+    }
+}

@@ -1,0 +1,33 @@
+//! The connector's configuration: one table of keys, and the parser that obeys it.
+//!
+//! Every key falls into one of four classes. *Own* keys have a meaning here: the Apache sink's name
+//! with its meaning, or a name of ours. *Passed* keys go to the catalog, the storage, the Kafka
+//! clients or the tables; those that the table lists are typed, others are passed on and reported
+//! once. *Inert* keys belong to the Apache sink and mean nothing here: accepted, one warning each.
+//! A key under `iceberg.` or `frazil.` that is in none of them is *unknown*: refused, with the
+//! nearest name suggested. Every other key belongs to Connect and is never judged here.
+//!
+//! [`SinkConfig::parse`] reports all problems at once, each on its key. No message shows the value
+//! of a secret, nor of anything that is passed on.
+
+pub mod catalog;
+pub mod keys;
+pub mod partition;
+pub mod problem;
+pub mod sink;
+pub mod table;
+
+mod kafka;
+mod reader;
+mod suggest;
+
+#[cfg(test)]
+mod generated;
+#[cfg(test)]
+mod tests;
+
+pub use catalog::{CatalogConfig, CatalogKind};
+pub use partition::PartitionTerm;
+pub use problem::{ConfigProblem, Level, refusal};
+pub use sink::{ControlConfig, ErrorPolicy, SinkConfig};
+pub use table::{MetadataColumn, TableConfig};

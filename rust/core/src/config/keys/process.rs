@@ -1,0 +1,157 @@
+//! Keys about the process, keys that the connector hands to its tasks, and keys of the Apache sink
+//! that mean nothing here.
+
+use super::KeyType::{Boolean, Int, List, Long, String};
+use super::{Group, Key};
+
+/// Keys about the process.
+pub(super) const PROCESS: Group = Group {
+    title: "Process",
+    intro: "Identity, errors, memory and the native library.",
+    keys: &[
+        Key::own(
+            "frazil.writer.id",
+            String,
+            "The name under which offsets stand in the tables; `connect-<name>`, after the \
+             connector's name, when not set. Set it to the old one when you rename a connector.",
+        )
+        .medium(),
+        Key::own(
+            "frazil.kafka.cluster.id",
+            String,
+            "The id of the Kafka cluster, part of the writer's identity; asked from the cluster \
+             when not set.",
+        ),
+        Key::own(
+            "frazil.errors.drop",
+            Boolean,
+            "With `errors.tolerance=all`, accept that records that do not fit are dropped when there \
+             is no dead letter queue.",
+        )
+        .or("false")
+        .medium(),
+        Key::own(
+            "frazil.memory.max-bytes",
+            Long,
+            "Bytes of native memory that one task may hold before it pauses.",
+        )
+        .or("268435456")
+        .within(16 << 20, i64::MAX)
+        .medium(),
+        Key::own(
+            "frazil.writers.max-open",
+            Int,
+            "Partitions for which one task keeps a file open; beyond it the least used is closed.",
+        )
+        .or("256")
+        .within(1, 1 << 16),
+        Key::own(
+            "frazil.native.path",
+            String,
+            "The native library to load, in place of the one that the plugin brings.",
+        ),
+        Key::own(
+            "frazil.native.dir",
+            String,
+            "Where the native library is put when it has to be taken out of the JAR; \
+             `java.io.tmpdir` when not set.",
+        ),
+        Key::own(
+            "frazil.engines",
+            List,
+            "The engines that read and write the tables.",
+        )
+        .refused(
+            "the format is not chosen by engine yet; leave it out: tables are created with format \
+             version 2, or with `iceberg.tables.auto-create-props.format-version`",
+        ),
+    ],
+};
+
+/// Keys that the connector puts into the configuration of its tasks.
+pub(super) const INTERNAL: Group = Group {
+    title: "Internal",
+    intro: "The connector puts these into the configuration of its tasks. Do not set them.",
+    keys: &[
+        Key::own("frazil.internal.task", Int, "The index of the task.")
+            .or("0")
+            .within(0, 1 << 20),
+        Key::own(
+            "frazil.internal.tasks",
+            Int,
+            "The number of tasks; `tasks.max` when not set.",
+        )
+        .within(1, 1 << 20),
+    ],
+};
+
+/// Keys of the Apache sink without a meaning here.
+pub(super) const INERT: Group = Group {
+    title: "Without effect",
+    intro: "Keys of the Apache sink that mean nothing here. They are accepted, with one warning \
+            each, so that a configuration moves by changing `connector.class`.",
+    keys: &[
+        Key::inert(
+            "iceberg.control.topic",
+            String,
+            "Frazil needs no control topic: tasks agree inside the worker's process.",
+        ),
+        Key::inert(
+            "iceberg.control.group-id-prefix",
+            String,
+            "There is no control topic, so nothing reads it in a group.",
+        ),
+        Key::inert(
+            "iceberg.control.group-id",
+            String,
+            "Offsets stand in the tables and in the sink's own consumer group.",
+        ),
+        Key::inert(
+            "iceberg.connect.group-id",
+            String,
+            "The consumer group is known without it.",
+        ),
+        Key::inert(
+            "iceberg.control.commit.timeout-ms",
+            Int,
+            "A commit waits for no other task, so there is nothing to time out.",
+        ),
+        Key::inert(
+            "iceberg.control.commit.threads",
+            Int,
+            "Tables are committed independently of each other.",
+        ),
+        Key::inert(
+            "iceberg.control.commit.max-consecutive-failures",
+            Int,
+            "A table that refuses commits fails its tasks after `frazil.table.block.max-ms`.",
+        ),
+        Key::inert(
+            "iceberg.coordinator.transactional.prefix",
+            String,
+            "Frazil uses no Kafka transactions.",
+        ),
+        Key::inert(
+            "iceberg.coordinator.transactional.suffix",
+            String,
+            "Frazil uses no Kafka transactions.",
+        ),
+        Key::inert(
+            "iceberg.coordinator-executor-keep-alive-timeout-ms",
+            Long,
+            "There is no such thread pool.",
+        ),
+        Key::inert(
+            "iceberg.hadoop-conf-dir",
+            String,
+            "Frazil does not use Hadoop.",
+        ),
+        Key::inert("iceberg.hadoop.*", String, "Frazil does not use Hadoop."),
+        Key::inert(
+            "frazil.control.topic",
+            String,
+            "The topic for coordination between workers; coordination is local in this version.",
+        )
+        .or("frazil-control"),
+    ],
+};

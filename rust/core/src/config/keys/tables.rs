@@ -1,0 +1,227 @@
+//! Keys about the tables and how often they are committed.
+
+use super::KeyType::{Boolean, Int, List, Long, String};
+use super::{Group, Key};
+
+const ROUTING: &str = "this version sends every record to all tables of `iceberg.tables`; run one \
+                       connector per topic, or filter with a transform, until routing is there";
+const CHANGES: &str = "this version appends rows; changes and deletes are not applied yet";
+
+/// Keys for all tables of the connector.
+pub(super) const DEFAULTS: Group = Group {
+    title: "Tables",
+    intro: "What is written where. Every record goes to all tables of `iceberg.tables`.",
+    keys: &[
+        Key::own(
+            "iceberg.tables",
+            List,
+            "The tables to write, each as `namespace.table`. Required.",
+        )
+        .high(),
+        Key::own(
+            "iceberg.tables.auto-create-enabled",
+            Boolean,
+            "Create a missing table, and its namespaces, from the first record that has a schema.",
+        )
+        .or("false")
+        .high(),
+        Key::own(
+            "iceberg.tables.evolve-schema-enabled",
+            Boolean,
+            "Add a column when a record has a field that the table does not have.",
+        )
+        .or("false")
+        .high(),
+        Key::own(
+            "iceberg.tables.schema-force-optional",
+            Boolean,
+            "Make every column optional when a table is created or gets a column.",
+        )
+        .or("false")
+        .medium(),
+        Key::own(
+            "iceberg.tables.schema-case-insensitive",
+            Boolean,
+            "Match field names to column names without regard to case.",
+        )
+        .or("false")
+        .medium(),
+        Key::own(
+            "iceberg.tables.default-commit-branch",
+            String,
+            "The branch that commits go to.",
+        )
+        .or("main")
+        .medium(),
+        Key::own(
+            "iceberg.tables.default-id-columns",
+            List,
+            "The columns that identify a row: identifier fields of a table that is created.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.default-partition-by",
+            String,
+            "How a table that is created is partitioned: a comma-separated list of columns and of \
+             `year(c)`, `month(c)`, `day(c)`, `hour(c)`, `bucket(c, n)`, `truncate(c, n)`, \
+             `identity(c)`, `void(c)`.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.default-mode",
+            String,
+            "What a record does to a table.",
+        )
+        .or("append")
+        .one_of(&["append"], CHANGES),
+        Key::own(
+            "iceberg.tables.metadata-columns",
+            List,
+            "Which of the columns `_topic`, `_partition`, `_offset` every row gets; `frazil verify` \
+             reads them.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.dynamic-enabled",
+            Boolean,
+            "Take the table's name from the record.",
+        )
+        .or("false")
+        .refused(ROUTING),
+        Key::own(
+            "iceberg.tables.route-field",
+            String,
+            "The field of the record that decides where it goes.",
+        )
+        .refused(ROUTING),
+        Key::own(
+            "iceberg.tables.cdc-field",
+            String,
+            "The field of the record that holds the operation of a change.",
+        )
+        .refused(CHANGES),
+        Key::own(
+            "iceberg.tables.upsert-mode-enabled",
+            Boolean,
+            "Replace the row that has the same key.",
+        )
+        .or("false")
+        .refused(CHANGES),
+    ],
+};
+
+/// Keys for one table.
+pub(super) const PER_TABLE: Group = Group {
+    title: "One table",
+    intro: "`<name>` is the table as it stands in `iceberg.tables`. A key of this group wins over \
+            the one for all tables.",
+    keys: &[
+        Key::own(
+            "iceberg.table.<name>.auto-create-enabled",
+            Boolean,
+            "As `iceberg.tables.auto-create-enabled`, for this table.",
+        ),
+        Key::own(
+            "iceberg.table.<name>.evolve-schema-enabled",
+            Boolean,
+            "As `iceberg.tables.evolve-schema-enabled`, for this table.",
+        ),
+        Key::own(
+            "iceberg.table.<name>.commit-branch",
+            String,
+            "As `iceberg.tables.default-commit-branch`, for this table.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.id-columns",
+            List,
+            "As `iceberg.tables.default-id-columns`, for this table.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.partition-by",
+            String,
+            "As `iceberg.tables.default-partition-by`, for this table.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.mode",
+            String,
+            "As `iceberg.tables.default-mode`, for this table.",
+        )
+        .one_of(&["append"], CHANGES),
+        Key::own(
+            "iceberg.table.<name>.metadata-columns",
+            List,
+            "As `iceberg.tables.metadata-columns`, for this table.",
+        ),
+        Key::own(
+            "iceberg.table.<name>.commit-interval-ms",
+            Long,
+            "As `iceberg.control.commit.interval-ms`, for this table.",
+        )
+        .within(1_000, i32::MAX as i64)
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.commit-rows",
+            Long,
+            "Commit this table early when a task holds this many rows of it.",
+        )
+        .within(1, i64::MAX),
+        Key::own(
+            "iceberg.table.<name>.commit-bytes",
+            Long,
+            "Commit this table early when a task has written this many bytes of it.",
+        )
+        .within(1, i64::MAX),
+        Key::own(
+            "iceberg.table.<name>.route-regex",
+            String,
+            "The values of `iceberg.tables.route-field` that go to this table.",
+        )
+        .refused(ROUTING),
+    ],
+};
+
+/// Keys about commits.
+pub(super) const CONTROL: Group = Group {
+    title: "Commits",
+    intro: "Each table is committed on its own interval, or earlier when its rows or bytes reach \
+            their bound.",
+    keys: &[
+        Key::own(
+            "iceberg.control.commit.interval-ms",
+            Int,
+            "Milliseconds between two commits of a table.",
+        )
+        .or("300000")
+        .within(1_000, i32::MAX as i64)
+        .high(),
+        Key::own(
+            "frazil.coordination",
+            String,
+            "Where the tasks of a connector agree on commits: `local` is inside the worker's \
+             process; `auto` chooses, and chooses `local` in this version.",
+        )
+        .or("auto")
+        .one_of(
+            &["auto", "local"],
+            "coordination through a topic is not there yet",
+        ),
+        Key::own(
+            "frazil.table.block.max-ms",
+            Long,
+            "How long a table may refuse commits before its tasks fail, in milliseconds.",
+        )
+        .or("900000")
+        .within(1_000, i64::MAX),
+        Key::own(
+            "frazil.state.max-bytes",
+            Int,
+            "The longest table property that holds source offsets; longer state is cut into several \
+             properties.",
+        )
+        .or("32768")
+        .within(1_024, i32::MAX as i64),
+    ],
+};

@@ -1,0 +1,201 @@
+//! The whole configuration of one task, or of the connector.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use super::catalog::{self, CatalogConfig};
+use super::kafka;
+use super::problem::{ConfigProblem, Level, refusal};
+use super::reader::Reader;
+use super::table::{self, TableConfig};
+use crate::error::{Result, SinkError};
+
+/// Everything that the native side needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkConfig {
+    /// The connector's name.
+    pub connector: String,
+    /// The index of this task.
+    pub task: usize,
+    /// The number of tasks.
+    pub tasks_max: usize,
+    /// The name under which offsets stand in the tables.
+    pub writer_id: String,
+    /// The same together with the Kafka cluster, as 16 hexadecimal digits.
+    pub wid: String,
+    /// The id of the Kafka cluster; empty when it is not known.
+    pub kafka_cluster_id: String,
+    /// The catalog.
+    pub catalog: CatalogConfig,
+    /// The tables, in the configured order. Every record goes to all of them.
+    pub tables: Vec<TableConfig>,
+    /// About commits.
+    pub control: ControlConfig,
+    /// What happens to records that do not fit.
+    pub errors: ErrorPolicy,
+    /// Bytes of native memory that the task may hold before it pauses.
+    pub memory_bytes_max: u64,
+    /// Partitions for which the task keeps a file open.
+    pub writers_open_max: usize,
+}
+
+/// What concerns commits of all tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlConfig {
+    /// Milliseconds between two commits, unless a table says otherwise.
+    pub commit_interval_ms: u64,
+    /// How long a table may refuse commits before its tasks fail.
+    pub table_block_max_ms: u64,
+    /// The longest property that holds source offsets.
+    pub state_bytes_max: usize,
+}
+
+/// What happens to records that do not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorPolicy {
+    /// Whether the task goes on after such a record.
+    pub tolerate_all: bool,
+    /// The topic that such records go to.
+    pub dead_letter_topic: Option<String>,
+    /// Whether such records may vanish when there is no such topic.
+    pub drop: bool,
+}
+
+impl SinkConfig {
+    /// Parses the submitted map and returns all problems, each on its key. There is a configuration
+    /// exactly when no problem is an error.
+    pub fn parse(values: &BTreeMap<String, String>) -> (Option<SinkConfig>, Vec<ConfigProblem>) {
+        let mut reader = Reader::new(values);
+        reader.judge(&table::names(values));
+        kafka::judge(&mut reader);
+        let config = read(&mut reader);
+        let problems = reader.problems;
+        let sound = problems.iter().all(|problem| problem.level != Level::Error);
+        (config.filter(|_| sound), problems)
+    }
+
+    /// Parses the submitted map for a task that is about to start: the configuration and its
+    /// warnings, or one error that names every key at fault.
+    pub fn start(values: &BTreeMap<String, String>) -> Result<(SinkConfig, Vec<ConfigProblem>)> {
+        let (config, problems) = Self::parse(values);
+        match (config, refusal(&problems)) {
+            (Some(config), None) => Ok((config, problems)),
+            (_, Some(error)) => Err(error),
+            (None, None) => Err(SinkError::internal(
+                "the configuration is incomplete and nothing says why",
+            )),
+        }
+    }
+}
+
+/// Returns the identity of a writer: 16 hexadecimal digits from the Kafka cluster's id and the
+/// writer's. They name table properties and files, so they never change for the same two ids.
+pub fn wid(kafka_cluster_id: &str, writer_id: &str) -> String {
+    Sha256::digest(format!("1|{kafka_cluster_id}|{writer_id}"))
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
+    let tables = table::read(reader);
+    let catalog = catalog::read(reader);
+    let errors = read_error_policy(reader);
+    let Some(connector) = reader.word("name").map(str::to_owned) else {
+        reader.error("name", "missing: the connector's name");
+        return None;
+    };
+    let task = count(reader, "frazil.internal.task")?;
+    let tasks_max =
+        count(reader, "frazil.internal.tasks").or_else(|| count(reader, "tasks.max"))?;
+    if task >= tasks_max {
+        reader.error(
+            "frazil.internal.task",
+            format!("is {task}, and there are only {tasks_max} tasks"),
+        );
+    }
+    let kafka_cluster_id = reader.word("frazil.kafka.cluster.id").unwrap_or_default();
+    let writer_id = match reader.word("frazil.writer.id") {
+        Some(id) => id.to_owned(),
+        None => format!("connect-{connector}"),
+    };
+    Some(SinkConfig {
+        task,
+        tasks_max,
+        wid: wid(kafka_cluster_id, &writer_id),
+        kafka_cluster_id: kafka_cluster_id.to_owned(),
+        writer_id,
+        connector,
+        catalog: catalog?,
+        tables,
+        control: ControlConfig {
+            commit_interval_ms: reader.number("iceberg.control.commit.interval-ms")?,
+            table_block_max_ms: reader.number("frazil.table.block.max-ms")?,
+            state_bytes_max: count(reader, "frazil.state.max-bytes")?,
+        },
+        errors,
+        memory_bytes_max: reader.number("frazil.memory.max-bytes")?,
+        writers_open_max: count(reader, "frazil.writers.max-open")?,
+    })
+}
+
+fn count(reader: &Reader<'_>, key: &str) -> Option<usize> {
+    usize::try_from(reader.number(key)?).ok()
+}
+
+/// Reads what happens to records that do not fit, and refuses to lose them silently.
+fn read_error_policy(reader: &mut Reader<'_>) -> ErrorPolicy {
+    const TOLERANCE: &str = "errors.tolerance";
+    const DEAD_LETTERS: &str = "errors.deadletterqueue.topic.name";
+    const DROP: &str = "frazil.errors.drop";
+    let policy = ErrorPolicy {
+        tolerate_all: reader
+            .word(TOLERANCE)
+            .is_some_and(|word| word.eq_ignore_ascii_case("all")),
+        dead_letter_topic: reader.word(DEAD_LETTERS).map(str::to_owned),
+        drop: reader.truth(DROP).unwrap_or(false),
+    };
+    if policy.tolerate_all && policy.dead_letter_topic.is_none() && !policy.drop {
+        reader.error(
+            TOLERANCE,
+            format!(
+                "`all` without `{DEAD_LETTERS}` loses records that do not fit; name that topic, or \
+                 accept the loss with `{DROP}=true`"
+            ),
+        );
+    }
+    if policy.drop && !policy.tolerate_all {
+        reader.warn(DROP, format!("has no effect without `{TOLERANCE}=all`"));
+    }
+    policy
+}
+
+// The names above must be rows of the table, or their defaults would be lost.
+#[cfg(test)]
+#[test]
+fn the_keys_read_here_are_in_the_table() {
+    for name in [
+        "name",
+        "tasks.max",
+        "errors.tolerance",
+        "errors.deadletterqueue.topic.name",
+        "frazil.errors.drop",
+        "frazil.internal.task",
+        "frazil.internal.tasks",
+        "frazil.kafka.cluster.id",
+        "frazil.writer.id",
+        "iceberg.control.commit.interval-ms",
+        "frazil.table.block.max-ms",
+        "frazil.state.max-bytes",
+        "frazil.memory.max-bytes",
+        "frazil.writers.max-open",
+    ] {
+        assert_eq!(
+            super::keys::find(name).map(|found| found.key.name),
+            Some(name),
+            "{name}"
+        );
+    }
+}

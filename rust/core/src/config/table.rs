@@ -1,0 +1,273 @@
+//! One table: its name, and what is done with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iceberg::{NamespaceIdent, TableIdent};
+
+use super::partition::{self, PartitionTerm};
+use super::reader::{Reader, shown};
+
+/// Parts of a table's name, namespaces and table together.
+const NAME_PARTS_MAX: usize = 5;
+/// Bytes of one part.
+const NAME_PART_BYTES_MAX: usize = 255;
+
+const TABLES: &str = "iceberg.tables";
+
+/// A column that Frazil fills from where the record came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MetadataColumn {
+    /// `_topic`: the record's topic before any transform.
+    Topic,
+    /// `_partition`: its partition.
+    Partition,
+    /// `_offset`: its offset.
+    Offset,
+}
+
+impl MetadataColumn {
+    /// All of them, in their order in a table.
+    pub const ALL: [MetadataColumn; 3] = [
+        MetadataColumn::Topic,
+        MetadataColumn::Partition,
+        MetadataColumn::Offset,
+    ];
+
+    /// Returns the column's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            MetadataColumn::Topic => "_topic",
+            MetadataColumn::Partition => "_partition",
+            MetadataColumn::Offset => "_offset",
+        }
+    }
+}
+
+/// What is done with one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableConfig {
+    /// The name as configured.
+    pub name: String,
+    /// The same, taken apart.
+    pub ident: TableIdent,
+    /// The branch that commits go to.
+    pub branch: String,
+    /// The columns that identify a row.
+    pub id_columns: Vec<String>,
+    /// How the table is partitioned when it is created.
+    pub partition_by: Vec<PartitionTerm>,
+    /// Milliseconds between two commits.
+    pub commit_interval_ms: u64,
+    /// Rows that cause a commit before its time.
+    pub commit_rows: Option<u64>,
+    /// Bytes that cause a commit before its time.
+    pub commit_bytes: Option<u64>,
+    /// Whether a missing table is created.
+    pub auto_create: bool,
+    /// Whether a column is added for a new field.
+    pub evolve: bool,
+    /// Whether every new column is optional.
+    pub force_optional: bool,
+    /// Whether names are matched without regard to case.
+    pub case_insensitive: bool,
+    /// Properties of the table when it is created.
+    pub auto_create_props: BTreeMap<String, String>,
+    /// Properties laid over the table's for this writer.
+    pub write_props: BTreeMap<String, String>,
+    /// The columns that say where a record came from, in the order of [`MetadataColumn::ALL`].
+    pub metadata_columns: Vec<MetadataColumn>,
+}
+
+/// Takes a table's name apart: at least one namespace, the last part is the table. The error says
+/// what is wrong, without naming the key.
+pub fn parse_name(name: &str) -> Result<TableIdent, String> {
+    let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();
+    if parts.len() > NAME_PARTS_MAX {
+        return Err(format!("has more than {NAME_PARTS_MAX} parts"));
+    }
+    for part in &parts {
+        if part.is_empty() {
+            return Err("has an empty part beside a dot".to_owned());
+        }
+        if part.len() > NAME_PART_BYTES_MAX {
+            return Err(format!(
+                "has a part of more than {NAME_PART_BYTES_MAX} bytes"
+            ));
+        }
+        if part.trim() != part {
+            return Err("has a blank at the edge of a part".to_owned());
+        }
+        // 0x1F, which parts namespaces in REST paths, is a control character too.
+        if let Some(letter) = part
+            .chars()
+            .find(|letter| letter.is_control() || matches!(letter, '/' | '\\' | '%'))
+        {
+            return Err(format!("has a {letter:?} in it"));
+        }
+    }
+    let table = parts.pop().unwrap_or_default();
+    let namespace = NamespaceIdent::from_vec(parts)
+        .map_err(|_| "has no namespace; write it as `namespace.table`".to_owned())?;
+    Ok(TableIdent::new(namespace, table))
+}
+
+/// Reads the names in `iceberg.tables`, good and bad ones, without reporting anything: the keys of
+/// a table are judged by them.
+pub(super) fn names(values: &BTreeMap<String, String>) -> Vec<String> {
+    values
+        .get(TABLES)
+        .map(|text| {
+            text.split(',')
+                .map(|name| name.trim().to_owned())
+                .filter(|name| !name.is_empty())
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// Reads all tables of `iceberg.tables`.
+pub(super) fn read(reader: &mut Reader<'_>) -> Vec<TableConfig> {
+    let names = reader.list(TABLES);
+    if names.is_empty() && reader.word(TABLES).is_none() {
+        reader.error(
+            TABLES,
+            "missing: which tables to write, as `namespace.table`",
+        );
+    }
+    let mut seen = BTreeSet::new();
+    let mut tables = Vec::new();
+    for name in &names {
+        if !seen.insert(name) {
+            reader.error(
+                TABLES,
+                format!("table {} is there twice", shown(TABLES, name)),
+            );
+            continue;
+        }
+        match parse_name(name) {
+            Ok(ident) => tables.push(read_table(reader, name, ident)),
+            Err(reason) => {
+                reader.error(TABLES, format!("table {} {reason}", shown(TABLES, name)));
+            }
+        }
+    }
+    tables
+}
+
+fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableConfig {
+    // The key of this table when it is set, else the one for all tables.
+    let choose = |reader: &Reader<'_>, own: &str, common: &str| {
+        let own = format!("iceberg.table.{name}.{own}");
+        if reader.has(&own) {
+            own
+        } else {
+            common.to_owned()
+        }
+    };
+    let truth = |reader: &Reader<'_>, key: &str| reader.truth(key).unwrap_or(false);
+    let interval = choose(
+        reader,
+        "commit-interval-ms",
+        "iceberg.control.commit.interval-ms",
+    );
+    let auto_create = choose(
+        reader,
+        "auto-create-enabled",
+        "iceberg.tables.auto-create-enabled",
+    );
+    let evolve = choose(
+        reader,
+        "evolve-schema-enabled",
+        "iceberg.tables.evolve-schema-enabled",
+    );
+    TableConfig {
+        name: name.to_owned(),
+        ident,
+        branch: {
+            let key = choose(
+                reader,
+                "commit-branch",
+                "iceberg.tables.default-commit-branch",
+            );
+            read_branch(reader, &key)
+        },
+        id_columns: {
+            let key = choose(reader, "id-columns", "iceberg.tables.default-id-columns");
+            read_columns(reader, &key)
+        },
+        partition_by: {
+            let key = choose(
+                reader,
+                "partition-by",
+                "iceberg.tables.default-partition-by",
+            );
+            read_partition_by(reader, &key)
+        },
+        commit_interval_ms: reader.number(&interval).unwrap_or_default(),
+        commit_rows: reader.number(&format!("iceberg.table.{name}.commit-rows")),
+        commit_bytes: reader.number(&format!("iceberg.table.{name}.commit-bytes")),
+        auto_create: truth(reader, &auto_create),
+        evolve: truth(reader, &evolve),
+        force_optional: truth(reader, "iceberg.tables.schema-force-optional"),
+        case_insensitive: truth(reader, "iceberg.tables.schema-case-insensitive"),
+        auto_create_props: reader.below("iceberg.tables.auto-create-props."),
+        write_props: reader.below("iceberg.tables.write-props."),
+        metadata_columns: {
+            let key = choose(
+                reader,
+                "metadata-columns",
+                "iceberg.tables.metadata-columns",
+            );
+            read_metadata_columns(reader, &key)
+        },
+    }
+}
+
+fn read_branch(reader: &mut Reader<'_>, key: &str) -> String {
+    let branch = reader.word(key).unwrap_or("main").to_owned();
+    if branch.chars().any(char::is_control) {
+        reader.error(key, "a branch's name cannot have control characters");
+    }
+    branch
+}
+
+fn read_columns(reader: &mut Reader<'_>, key: &str) -> Vec<String> {
+    let columns = reader.list(key);
+    let distinct: BTreeSet<&String> = columns.iter().collect();
+    if distinct.len() != columns.len() {
+        reader.error(key, "a column is there twice");
+    }
+    columns
+}
+
+fn read_partition_by(reader: &mut Reader<'_>, key: &str) -> Vec<PartitionTerm> {
+    match partition::parse(reader.word(key).unwrap_or_default()) {
+        Ok(terms) => terms,
+        Err(reason) => {
+            reader.error(key, reason);
+            Vec::new()
+        }
+    }
+}
+
+fn read_metadata_columns(reader: &mut Reader<'_>, key: &str) -> Vec<MetadataColumn> {
+    let names = read_columns(reader, key);
+    for name in &names {
+        if !MetadataColumn::ALL
+            .iter()
+            .any(|column| column.name() == name)
+        {
+            reader.error(
+                key,
+                format!(
+                    "{} is not one of `_topic`, `_partition`, `_offset`",
+                    shown(key, name)
+                ),
+            );
+        }
+    }
+    MetadataColumn::ALL
+        .into_iter()
+        .filter(|column| names.iter().any(|name| name == column.name()))
+        .collect()
+}

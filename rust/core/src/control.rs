@@ -1,0 +1,14 @@
+//! Who may write what, and when: the pure state machines of exactly-once delivery.
+//!
+//! ```text
+//!  records ─► writer (per task) ─► segment ─► coordinator (per table) ─► table commit
+//!                 ▲                                      │
+//!                 └────────────── outcome ◄──────────────┘
+//! ```
+//!
+//! Invariant: an offset is given to Connect only when every row below it is in a table snapshot or
+//! acknowledged by the dead letter queue. The rules have the numbers of `docs/invariants.md`.
+
+pub mod coordinator;
+pub mod segment;
+pub mod writer;

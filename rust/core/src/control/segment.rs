@@ -1,0 +1,174 @@
+//! A segment: sealed files of one table and the source offsets that they cover, as one value.
+//!
+//! Architecture Invariant: nothing says "written" without the offset ranges it covers. A segment
+//! belongs to one table and branch; `seq` counts per session and table.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use iceberg::TableIdent;
+use iceberg::spec::{DataContentType, DataFile, DataFileFormat, ManifestContentType, ManifestFile};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::offsets::{SourceRange, TopicPartition};
+
+/// Sealed data and delete files of one table with the offsets they cover.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Segment {
+    /// The session that wrote it.
+    pub session: Uuid,
+    /// Its place among the segments of this session and table, from 0.
+    pub seq: u64,
+    /// The lowest `seq` of this session and table that the task has no result for.
+    pub first_unacked: u64,
+    /// The writer epoch of the session; raised only by an offset reset.
+    pub epoch: u64,
+    /// The table.
+    pub table: TableIdent,
+    /// The table's UUID when the files were written.
+    pub table_uuid: Uuid,
+    /// The branch that the files go to.
+    pub branch: String,
+    /// What the files claim about each source partition.
+    pub ranges: Vec<SourceRange>,
+    /// The lowest offset that the connector still needs of a partition, over all its tables; only
+    /// kept for people and for a group whose offsets expired. May be empty.
+    pub watermarks: BTreeMap<TopicPartition, i64>,
+    /// The manifests, none of them in a snapshot yet.
+    pub manifests: Vec<SealedManifest>,
+    /// Rows in the files, deletes included.
+    pub rows: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+impl Segment {
+    /// Returns the ranges that have a row in the files.
+    pub fn ranges_with_rows(&self) -> impl Iterator<Item = &SourceRange> {
+        self.ranges.iter().filter(|range| range.has_rows())
+    }
+
+    /// Tells whether a manifest holds equality deletes: such a segment is a commit of its own
+    /// (rule R8), because a delete does not reach rows of the same sequence number.
+    pub fn has_equality_deletes(&self) -> bool {
+        self.manifests
+            .iter()
+            .any(|manifest| manifest.counts.equality_delete_files > 0)
+    }
+
+    /// Tells whether ranges and manifests fit together: rows have offsets and offsets have files.
+    pub fn is_consistent(&self) -> bool {
+        let has_rows = self.ranges_with_rows().next().is_some();
+        has_rows != self.manifests.is_empty()
+            && self.ranges.iter().all(|range| {
+                range.end >= 0
+                    && range.partition.partition >= 0
+                    && range
+                        .lowest
+                        .is_none_or(|lowest| (0..range.end).contains(&lowest))
+            })
+    }
+}
+
+/// A manifest that was written and is not in a snapshot yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SealedManifest {
+    /// The entry for a manifest list, without snapshot id and sequence numbers.
+    pub manifest: ManifestFile,
+    /// What its files add to the counters of a snapshot summary.
+    pub counts: FileCounts,
+    /// One number for each partition value among its files; equal values have equal numbers.
+    pub partitions: BTreeSet<u64>,
+    /// The SHA-256 of the manifest's bytes.
+    pub sha256: [u8; 32],
+}
+
+impl SealedManifest {
+    /// Returns what the manifest tracks: data files or delete files.
+    pub fn content(&self) -> ManifestContentType {
+        self.manifest.content
+    }
+}
+
+/// What files add to the counters of a snapshot summary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Data files.
+    pub data_files: u64,
+    /// Rows of the data files.
+    pub records: u64,
+    /// Position delete files that are not deletion vectors.
+    pub position_delete_files: u64,
+    /// Deletion vectors.
+    pub deletion_vectors: u64,
+    /// Deleted positions, deletion vectors included.
+    pub position_deletes: u64,
+    /// Equality delete files.
+    pub equality_delete_files: u64,
+    /// Rows of the equality delete files.
+    pub equality_deletes: u64,
+    /// Bytes of all files; of a deletion vector its own bytes, not its container's.
+    pub bytes: u64,
+}
+
+impl FileCounts {
+    /// Returns the counters of one file.
+    pub fn of_file(file: &DataFile) -> Self {
+        let rows = file.record_count();
+        let mut counts = FileCounts {
+            bytes: file.file_size_in_bytes(),
+            ..FileCounts::default()
+        };
+        match (file.content_type(), file.file_format()) {
+            (DataContentType::Data, _) => {
+                counts.data_files = 1;
+                counts.records = rows;
+            }
+            (DataContentType::EqualityDeletes, _) => {
+                counts.equality_delete_files = 1;
+                counts.equality_deletes = rows;
+            }
+            (DataContentType::PositionDeletes, DataFileFormat::Puffin) => {
+                counts.deletion_vectors = 1;
+                counts.position_deletes = rows;
+                let own = file.content_size_in_bytes().map(u64::try_from);
+                if let Some(Ok(bytes)) = own {
+                    counts.bytes = bytes;
+                }
+            }
+            (DataContentType::PositionDeletes, _) => {
+                counts.position_delete_files = 1;
+                counts.position_deletes = rows;
+            }
+        }
+        counts
+    }
+
+    /// Returns the number of delete files, deletion vectors included.
+    pub fn delete_files(&self) -> u64 {
+        self.position_delete_files + self.deletion_vectors + self.equality_delete_files
+    }
+
+    /// Adds the counters of `other`.
+    pub fn add(&mut self, other: &FileCounts) {
+        self.data_files += other.data_files;
+        self.records += other.records;
+        self.position_delete_files += other.position_delete_files;
+        self.deletion_vectors += other.deletion_vectors;
+        self.position_deletes += other.position_deletes;
+        self.equality_delete_files += other.equality_delete_files;
+        self.equality_deletes += other.equality_deletes;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Returns a number that is equal for files with equal spec and partition values.
+pub fn partition_number(spec_id: i32, file: &DataFile) -> u64 {
+    let text = format!("{spec_id}|{:?}", file.partition());
+    let mut number = [0; 8];
+    for (to, from) in number.iter_mut().zip(Sha256::digest(text.as_bytes())) {
+        *to = from;
+    }
+    u64::from_le_bytes(number)
+}

@@ -1,0 +1,493 @@
+//! What one task knows about its partitions: which offsets it has read, which of them are rows that
+//! no snapshot holds yet, and hence which offset Connect may commit.
+//!
+//! Keeps: the durable offset of a partition never passes a row that is open or unacknowledged, and
+//! never moves while a rewind is pending (R5, R16). Does not: see records, files or clocks.
+//!
+//! ```text
+//!            admit            wrote            seal             outcome
+//!  run ─────────────► rows ─────────► open ─────────► unacked ─────────► durable
+//!                                                        │ rejected
+//!                                                        ▼
+//!                                     redo: new session, rewind to durable
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+
+use uuid::Uuid;
+
+use crate::offsets::{SourceRange, TopicPartition};
+
+/// The index of a table in the task's configuration.
+pub type TableIndex = usize;
+
+/// Where a task stands with one partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Partition {
+    /// The next offset expected; `None` until the first record or offset request.
+    next: Option<i64>,
+    /// Where this session began to read; `None` until the first record or offset request.
+    start: Option<i64>,
+    /// The offset below which everything is durable; `None` until it is known.
+    durable: Option<i64>,
+    /// A rewind was asked for and the framework has not done it yet.
+    rewinding: bool,
+}
+
+/// The rows of one partition that a table holds in open files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OpenRows {
+    lowest: i64,
+    highest: i64,
+    timestamp_max_ms: Option<i64>,
+}
+
+/// A sealed segment that waits for its outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Unacked {
+    sequence: u64,
+    lowest: BTreeMap<TopicPartition, i64>,
+}
+
+/// What one table holds of this session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Table {
+    sequence: u64,
+    open: BTreeMap<TopicPartition, OpenRows>,
+    sealed_to: BTreeMap<TopicPartition, i64>,
+    unacked: VecDeque<Unacked>,
+    bound: BTreeMap<TopicPartition, Option<i64>>,
+}
+
+/// What a sealed segment says about its origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The session.
+    pub session: Uuid,
+    /// The number of this segment in its session and table, from 0.
+    pub sequence: u64,
+    /// The lowest number of this session and table that has no outcome yet.
+    pub first_unacked: u64,
+    /// The claims, one per partition that has rows in the segment.
+    pub ranges: Vec<SourceRange>,
+}
+
+/// The offsets that a task has read, holds and has made durable.
+#[derive(Debug, Clone)]
+pub struct WriterProgress {
+    session: Uuid,
+    partitions: BTreeMap<TopicPartition, Partition>,
+    tables: Vec<Table>,
+}
+
+impl WriterProgress {
+    /// Begins session `session` of a task with `tables` tables.
+    pub fn new(session: Uuid, tables: usize) -> Self {
+        WriterProgress {
+            session,
+            partitions: BTreeMap::new(),
+            tables: vec![Table::default(); tables],
+        }
+    }
+
+    /// Returns the id of the current session.
+    pub fn session(&self) -> Uuid {
+        self.session
+    }
+
+    /// Takes over partitions. Returns `true` when the session still holds rows of one of them from
+    /// an earlier assignment: the caller must then [`redo`](Self::redo).
+    #[must_use]
+    pub fn assign(&mut self, partitions: &[TopicPartition]) -> bool {
+        let leftovers = partitions.iter().any(|partition| self.holds(partition));
+        for partition in partitions {
+            self.partitions
+                .insert(partition.clone(), Partition::default());
+            for table in &mut self.tables {
+                table.bound.remove(partition);
+                table.sealed_to.remove(partition);
+            }
+        }
+        leftovers
+    }
+
+    /// Gives partitions up. What their tables still hold may be committed later all the same.
+    pub fn revoke(&mut self, partitions: &[TopicPartition]) {
+        for partition in partitions {
+            self.partitions.remove(partition);
+        }
+    }
+
+    /// Returns the partitions of this task.
+    pub fn assigned(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.partitions.keys()
+    }
+
+    /// Tells whether a table holds rows of `partition` that are not durable.
+    pub fn holds(&self, partition: &TopicPartition) -> bool {
+        self.lowest_held(partition).is_some()
+    }
+
+    /// Tells whether any table holds rows that are not durable.
+    pub fn holds_any(&self) -> bool {
+        self.tables
+            .iter()
+            .any(|table| !table.open.is_empty() || !table.unacked.is_empty())
+    }
+
+    /// Tells whether `table` holds rows in open files.
+    pub fn has_open(&self, table: TableIndex) -> bool {
+        self.tables
+            .get(table)
+            .is_some_and(|table| !table.open.is_empty())
+    }
+
+    /// Returns how many segments of `table` wait for their outcome.
+    pub fn unacked(&self, table: TableIndex) -> usize {
+        self.tables
+            .get(table)
+            .map_or(0, |table| table.unacked.len())
+    }
+
+    /// Returns the number that the next segment of `table` will have.
+    pub fn next_sequence(&self, table: TableIndex) -> u64 {
+        self.tables.get(table).map_or(0, |table| table.sequence)
+    }
+
+    /// A new `put` begins: the framework has done the rewinds that were asked for before.
+    pub fn put_begins(&mut self) {
+        for partition in self.partitions.values_mut() {
+            partition.rewinding = false;
+        }
+    }
+
+    /// The records from offset `first` to offset `last` were read, whatever became of them. Those
+    /// below the next offset expected were delivered again: skip them (see [`next`](Self::next)).
+    pub fn read(&mut self, partition: &TopicPartition, first: i64, last: i64) {
+        let state = self.partitions.entry(partition.clone()).or_default();
+        state.start.get_or_insert(first);
+        let next = last.saturating_add(1);
+        state.next = Some(state.next.map_or(next, |known| known.max(next)));
+    }
+
+    /// Returns the next offset expected of `partition`.
+    pub fn next(&self, partition: &TopicPartition) -> Option<i64> {
+        self.partitions.get(partition).and_then(|state| state.next)
+    }
+
+    /// Returns the offset below which `table` holds every row of `partition` already: outer `None`
+    /// when the table's state was not read yet for this partition.
+    pub fn bound(&self, table: TableIndex, partition: &TopicPartition) -> Option<Option<i64>> {
+        self.tables.get(table)?.bound.get(partition).copied()
+    }
+
+    /// Remembers what the table's state says about `partition`.
+    pub fn set_bound(&mut self, table: TableIndex, partition: &TopicPartition, bound: Option<i64>) {
+        if let Some(table) = self.tables.get_mut(table) {
+            table.bound.insert(partition.clone(), bound);
+        }
+    }
+
+    /// `table` holds, in open files, rows of `partition` from offset `lowest` to offset `highest`.
+    pub fn wrote(
+        &mut self,
+        table: TableIndex,
+        partition: &TopicPartition,
+        (lowest, highest): (i64, i64),
+        timestamp_max_ms: Option<i64>,
+    ) {
+        let Some(table) = self.tables.get_mut(table) else {
+            return;
+        };
+        let open = table.open.entry(partition.clone()).or_insert(OpenRows {
+            lowest,
+            highest,
+            timestamp_max_ms,
+        });
+        open.lowest = open.lowest.min(lowest);
+        open.highest = open.highest.max(highest);
+        open.timestamp_max_ms = open.timestamp_max_ms.max(timestamp_max_ms);
+    }
+
+    /// Turns the open rows of `table` into a segment. Returns `None` when there are none.
+    ///
+    /// Call only when the dead letter queue has acknowledged every record read so far (R4).
+    pub fn seal(&mut self, table: TableIndex) -> Option<Sealed> {
+        let table = self.tables.get_mut(table)?;
+        if table.open.is_empty() {
+            return None;
+        }
+        let open = std::mem::take(&mut table.open);
+        let mut ranges = Vec::with_capacity(open.len());
+        let mut lowest = BTreeMap::new();
+        for (partition, rows) in open {
+            let state = self.partitions.get(&partition);
+            let start = table
+                .sealed_to
+                .get(&partition)
+                .copied()
+                .or_else(|| state.and_then(|state| state.start));
+            // A partition that was revoked since has no `next`: the claim ends with its last row.
+            let past_rows = rows.highest.saturating_add(1);
+            let end = state
+                .and_then(|state| state.next)
+                .map_or(past_rows, |next| next.max(past_rows));
+            table.sealed_to.insert(partition.clone(), end);
+            lowest.insert(partition.clone(), rows.lowest);
+            ranges.push(SourceRange {
+                partition,
+                start,
+                end,
+                lowest: Some(rows.lowest),
+                timestamp_max_ms: rows.timestamp_max_ms,
+            });
+        }
+        let sequence = table.sequence;
+        table.sequence += 1;
+        table.unacked.push_back(Unacked { sequence, lowest });
+        let first_unacked = table
+            .unacked
+            .front()
+            .map_or(sequence, |unacked| unacked.sequence);
+        Some(Sealed {
+            session: self.session,
+            sequence,
+            first_unacked,
+            ranges,
+        })
+    }
+
+    /// The segment `sequence` of `table` and session `session` is in a snapshot. Answers for other
+    /// sessions or for segments that are not the oldest are ignored (R6): returns whether it counted.
+    pub fn durable(&mut self, session: Uuid, table: TableIndex, sequence: u64) -> bool {
+        if session != self.session {
+            return false;
+        }
+        let Some(table) = self.tables.get_mut(table) else {
+            return false;
+        };
+        if table
+            .unacked
+            .front()
+            .is_none_or(|unacked| unacked.sequence != sequence)
+        {
+            return false;
+        }
+        table.unacked.pop_front();
+        true
+    }
+
+    /// Answers Connect's `preCommit` for one partition: the offset that may be committed, or `None`
+    /// when nothing is known yet (the framework then keeps its own).
+    pub fn pre_commit(&mut self, partition: &TopicPartition, asked: i64) -> Option<i64> {
+        let lowest_held = self.lowest_held(partition);
+        let state = self.partitions.get_mut(partition)?;
+        if state.rewinding {
+            return state
+                .durable
+                .or(state.start)
+                .map(|durable| durable.min(asked));
+        }
+        let next = state.next.map_or(asked, |next| next.max(asked));
+        state.next = Some(next);
+        state.start.get_or_insert(asked);
+        let durable = lowest_held
+            .unwrap_or(next)
+            .max(state.durable.unwrap_or(i64::MIN));
+        state.durable = Some(durable);
+        Some(durable.min(asked))
+    }
+
+    /// Discards everything that is open or unacknowledged and begins session `session`. Returns the
+    /// rewinds that the framework has to do: each partition's durable offset, or where this session
+    /// began when that is not known.
+    pub fn redo(&mut self, session: Uuid) -> Vec<(TopicPartition, i64)> {
+        let mut rewinds = Vec::new();
+        let held: BTreeMap<TopicPartition, i64> = self
+            .partitions
+            .keys()
+            .filter_map(|partition| Some((partition.clone(), self.lowest_held(partition)?)))
+            .collect();
+        for (partition, state) in &mut self.partitions {
+            // Rows below the lowest one held are durable, even when Connect has not asked since.
+            let safe = state.durable.or(state.start);
+            let target = match (safe, held.get(partition)) {
+                (Some(safe), Some(lowest)) => Some(safe.max(*lowest)),
+                (safe, _) => safe,
+            };
+            if let Some(target) = target {
+                rewinds.push((partition.clone(), target));
+            }
+            *state = Partition {
+                durable: target,
+                rewinding: target.is_some(),
+                ..Partition::default()
+            };
+        }
+        let tables = self.tables.len();
+        self.session = session;
+        self.tables = vec![Table::default(); tables];
+        rewinds
+    }
+
+    fn lowest_held(&self, partition: &TopicPartition) -> Option<i64> {
+        self.tables
+            .iter()
+            .flat_map(|table| {
+                let open = table.open.get(partition).map(|rows| rows.lowest);
+                let unacked = table
+                    .unacked
+                    .iter()
+                    .filter_map(|unacked| unacked.lowest.get(partition).copied());
+                open.into_iter().chain(unacked)
+            })
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn p(partition: i32) -> TopicPartition {
+        TopicPartition::new("t", partition)
+    }
+
+    fn session(number: u128) -> Uuid {
+        Uuid::from_u128(number)
+    }
+
+    fn read_rows(progress: &mut WriterProgress, table: TableIndex, offsets: std::ops::Range<i64>) {
+        for offset in offsets {
+            progress.read(&p(0), offset, offset);
+            progress.wrote(table, &p(0), (offset, offset), Some(offset * 10));
+        }
+    }
+
+    #[test]
+    fn the_next_offset_never_goes_back() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        assert_eq!(progress.next(&p(0)), None);
+        progress.read(&p(0), 5, 7);
+        assert_eq!(progress.next(&p(0)), Some(8));
+        progress.read(&p(0), 5, 6);
+        assert_eq!(progress.next(&p(0)), Some(8), "delivered again");
+        progress.read(&p(0), 9, 9);
+        assert_eq!(progress.next(&p(0)), Some(10), "gaps are legal");
+    }
+
+    #[test]
+    fn the_offset_stays_below_rows_that_are_not_durable() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        assert_eq!(progress.pre_commit(&p(0), 3), Some(3));
+        read_rows(&mut progress, 0, 3..8);
+        assert_eq!(progress.pre_commit(&p(0), 8), Some(3));
+        let sealed = progress.seal(0).expect("rows are open");
+        assert_eq!(sealed.ranges[0].start, Some(3));
+        assert_eq!(sealed.ranges[0].end, 8);
+        assert_eq!(sealed.ranges[0].lowest, Some(3));
+        assert_eq!(sealed.ranges[0].timestamp_max_ms, Some(70));
+        assert_eq!(progress.pre_commit(&p(0), 8), Some(3));
+        assert!(progress.durable(session(1), 0, 0));
+        assert_eq!(progress.pre_commit(&p(0), 8), Some(8));
+    }
+
+    #[test]
+    fn the_slower_table_holds_the_offset_back() {
+        let mut progress = WriterProgress::new(session(1), 2);
+        assert!(!progress.assign(&[p(0)]));
+        for offset in 0..4 {
+            progress.read(&p(0), offset, offset);
+            progress.wrote(0, &p(0), (offset, offset), None);
+            progress.wrote(1, &p(0), (offset, offset), None);
+        }
+        let fast = progress.seal(0).expect("rows are open");
+        assert!(progress.durable(session(1), 0, fast.sequence));
+        assert_eq!(progress.pre_commit(&p(0), 4), Some(0));
+        let slow = progress.seal(1).expect("rows are open");
+        assert!(progress.durable(session(1), 1, slow.sequence));
+        assert_eq!(progress.pre_commit(&p(0), 4), Some(4));
+    }
+
+    #[test]
+    fn a_pending_rewind_freezes_the_offset() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        assert_eq!(progress.pre_commit(&p(0), 2), Some(2));
+        read_rows(&mut progress, 0, 2..6);
+        assert_eq!(progress.redo(session(2)), vec![(p(0), 2)]);
+        assert_eq!(
+            progress.pre_commit(&p(0), 6),
+            Some(2),
+            "the framework has not rewound yet"
+        );
+        progress.put_begins();
+        assert_eq!(progress.pre_commit(&p(0), 2), Some(2));
+        progress.read(&p(0), 2, 2);
+        assert_eq!(progress.next(&p(0)), Some(3), "the rows come again");
+        assert!(
+            !progress.durable(session(1), 0, 0),
+            "an answer for the old session counts nothing"
+        );
+    }
+
+    #[test]
+    fn a_rewind_goes_to_the_first_row_that_is_not_durable() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        read_rows(&mut progress, 0, 0..5);
+        let sealed = progress.seal(0).expect("rows are open");
+        read_rows(&mut progress, 0, 5..9);
+        assert!(progress.durable(session(1), 0, sealed.sequence));
+        assert_eq!(progress.redo(session(2)), vec![(p(0), 5)]);
+    }
+
+    #[test]
+    fn outcomes_count_only_in_order() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        read_rows(&mut progress, 0, 0..2);
+        progress.seal(0).expect("rows are open");
+        read_rows(&mut progress, 0, 2..4);
+        let second = progress.seal(0).expect("rows are open");
+        assert_eq!((second.sequence, second.first_unacked), (1, 0));
+        assert!(!progress.durable(session(1), 0, 1));
+        assert!(progress.durable(session(1), 0, 0));
+        assert!(progress.durable(session(1), 0, 1));
+    }
+
+    #[test]
+    fn a_partition_that_returns_with_rows_still_held_asks_for_a_new_session() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0), p(1)]));
+        read_rows(&mut progress, 0, 0..3);
+        let sealed = progress.seal(0).expect("rows are open");
+        assert_eq!(sealed.ranges[0].end, 3);
+        progress.revoke(&[p(0)]);
+        assert!(progress.assign(&[p(0)]));
+    }
+
+    #[test]
+    fn a_revoked_partition_claims_all_its_rows() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        read_rows(&mut progress, 0, 0..7);
+        progress.revoke(&[p(0)]);
+        assert_eq!(progress.seal(0).expect("rows are open").ranges[0].end, 7);
+    }
+
+    #[test]
+    fn records_without_rows_move_the_offset() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        assert!(progress.read(&p(0), 0));
+        assert_eq!(
+            progress.pre_commit(&p(0), 11),
+            Some(11),
+            "filtered and aborted records count"
+        );
+        assert_eq!(progress.seal(0), None);
+    }
+}

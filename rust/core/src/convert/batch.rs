@@ -1,0 +1,468 @@
+//! The rows of many frames, gathered for one table.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::SchemaRef as ArrowSchemaRef;
+use iceberg::spec::{PrimitiveType, SchemaRef, Type};
+
+use super::column::{Column, SCHEMALESS, StructSlots, key_is_not_text, misfit, shows_type};
+use super::misfit::{Misfit, Reason};
+use super::shape::{Record, Rules, Shape, Source};
+use crate::error::{Result, SinkError};
+use crate::limits::BATCH_ROWS;
+use crate::schema::arrow::arrow_schema;
+use crate::schema::evolve::{Evolution, EvolutionRules};
+use crate::schema::metadata::MetadataColumn;
+use crate::wire::{Cell, Frame, MapCell, SourceColumn, SourceKind, SourceSchema};
+
+/// How records meet one table.
+#[derive(Debug, Clone, Default)]
+pub struct ConvertOptions {
+    /// Whether names match whatever their case.
+    pub case_insensitive: bool,
+    /// Whether the table follows its records. Fields that it lacks are then errors (ask
+    /// [`TableConverter::evolution`] first); else they are dropped.
+    pub evolve: bool,
+    /// Whether fields inside of new structs are optional.
+    pub force_optional: bool,
+    /// Columns that are filled from where the record came from.
+    pub metadata_columns: Vec<MetadataColumn>,
+}
+
+/// How the values of one source schema meet the table.
+#[derive(Debug, Clone)]
+enum Plan {
+    /// Structs, column by column.
+    Columns(Arc<Record>),
+    /// Maps, row by row; a shape per column when the values have a schema.
+    Entries(Arc<[Shape]>),
+}
+
+/// Gathers rows for one table; see [`TableConverter::append`].
+#[derive(Debug)]
+pub struct TableConverter {
+    schema: SchemaRef,
+    arrow: ArrowSchemaRef,
+    rules: Rules,
+    evolution_rules: EvolutionRules,
+    table: StructSlots,
+    metadata: Vec<Option<MetadataColumn>>,
+    /// By value schema id; 0 is the plan of values without a schema.
+    plans: BTreeMap<u32, Plan>,
+    evolutions: BTreeMap<u32, Option<Evolution>>,
+    /// For each slot of the columns, whether its row stays.
+    keep: Vec<bool>,
+    rejected_count: usize,
+}
+
+/// The first misfit of each row of one call.
+struct Outcome {
+    misfits: Vec<(usize, Misfit)>,
+    bad: Vec<bool>,
+}
+
+impl Outcome {
+    fn new(rows: usize) -> Self {
+        Outcome {
+            misfits: Vec::new(),
+            bad: vec![false; rows],
+        }
+    }
+
+    fn is_bad(&self, index: usize) -> bool {
+        self.bad.get(index).copied().unwrap_or(true)
+    }
+
+    fn note(&mut self, index: usize, outcome: Result<(), Misfit>) {
+        let Err(misfit) = outcome else {
+            return;
+        };
+        if let Some(bad @ false) = self.bad.get_mut(index) {
+            *bad = true;
+            self.misfits.push((index, misfit));
+        }
+    }
+}
+
+impl TableConverter {
+    /// Prepares for a table with `schema`. Fails when a metadata column is missing or has another
+    /// type, when names are ambiguous or when a column cannot be written.
+    pub fn new(schema: SchemaRef, options: &ConvertOptions) -> Result<Self> {
+        let rules = Rules {
+            case_insensitive: options.case_insensitive,
+            refuse_unknown: options.evolve,
+        };
+        let fields = schema.as_struct().fields();
+        let columns = fields.iter().map(|field| Column::new(field, rules));
+        let table = StructSlots::new(columns.collect::<Result<_>>()?, rules)?;
+        let mut metadata = vec![None; fields.len()];
+        for column in &options.metadata_columns {
+            let index = fields.iter().position(|field| field.name == column.name());
+            let field_type = index.and_then(|index| fields.get(index));
+            match index.and_then(|index| metadata.get_mut(index)) {
+                Some(slot) if field_type.is_some_and(|field| takes(*column, &field.field_type)) => {
+                    *slot = Some(*column);
+                }
+                _ => return Err(metadata_column_missing(*column)),
+            }
+        }
+        Ok(TableConverter {
+            arrow: arrow_schema(&schema)?,
+            schema,
+            rules,
+            evolution_rules: EvolutionRules {
+                case_insensitive: options.case_insensitive,
+                force_optional: options.force_optional,
+            },
+            table,
+            metadata,
+            plans: BTreeMap::new(),
+            evolutions: BTreeMap::new(),
+            keep: Vec::new(),
+            rejected_count: 0,
+        })
+    }
+
+    /// Returns the table's schema.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Returns the schema of the batches.
+    pub fn arrow_schema(&self) -> &ArrowSchemaRef {
+        &self.arrow
+    }
+
+    /// Returns the number of rows that the next batch will have.
+    pub fn rows(&self) -> usize {
+        self.keep.len() - self.rejected_count
+    }
+
+    /// Tells whether it is time to finish a batch.
+    pub fn is_full(&self) -> bool {
+        self.keep.len() >= BATCH_ROWS
+    }
+
+    /// Returns about how many bytes of memory the rows hold.
+    pub fn bytes(&self) -> usize {
+        let columns: usize = self.table.columns.iter().map(Column::bytes).sum();
+        columns + self.keep.len()
+    }
+
+    /// Returns what the table lacks for `rows` of `frame`, `None` when nothing. Ask before
+    /// `append` when the table follows its records; after a change, make a new converter.
+    pub fn evolution(&mut self, frame: &Frame<'_>, rows: &[u32]) -> Option<Evolution> {
+        let schema = frame.value_schema();
+        if let Some(source) = schema.filter(|schema| schema.kind() == SourceKind::Struct) {
+            let rules = &self.evolution_rules;
+            let table = &self.schema;
+            let known = self.evolutions.entry(frame.value_schema_id());
+            let known = known.or_insert_with(|| rules.for_schema(table, source));
+            let has_rows = || rows.iter().any(|row| !frame.is_tombstone(index_of(*row)));
+            return known.as_ref().filter(|_| has_rows()).cloned();
+        }
+        // Only rows that bring something are compared at length.
+        let mut found = vec![None; frame.names().len()];
+        let values = rows.iter().map(|row| frame.value(index_of(*row)));
+        let lacking = values.filter(|value| self.lacks(*value, &mut found));
+        self.evolution_rules.for_values(&self.schema, lacking)
+    }
+
+    fn lacks(&self, value: Cell<'_>, found: &mut [Option<Option<usize>>]) -> bool {
+        let Cell::Map(map) = value else {
+            return false;
+        };
+        map.entries().any(|entry| {
+            let Cell::String(name) = entry.key else {
+                return false;
+            };
+            match self.find(name, entry.name_index, found) {
+                Some(column) => {
+                    let column = self.table.columns.get(column);
+                    column.is_some_and(|column| column.lacks(entry.value))
+                }
+                None => shows_type(entry.value),
+            }
+        })
+    }
+
+    /// Returns the column called `name`; `found` remembers those of interned names.
+    fn find(
+        &self,
+        name: &str,
+        name_index: Option<usize>,
+        found: &mut [Option<Option<usize>>],
+    ) -> Option<usize> {
+        match name_index.and_then(|index| found.get_mut(index)) {
+            Some(Some(column)) => *column,
+            Some(unknown) => *unknown.insert(self.table.find(name)),
+            None => self.table.find(name),
+        }
+    }
+
+    /// Takes `rows` of `frame`. A row that does not fit is given to `reject`, in the order of
+    /// `rows`, and leaves no trace. Skip tombstones before (`Frame::is_tombstone`): here they are
+    /// rejected as values that are no records.
+    ///
+    /// An error is a bug or a table that cannot be written; no row was taken then.
+    pub fn append(
+        &mut self,
+        frame: &Frame<'_>,
+        rows: &[u32],
+        reject: &mut dyn FnMut(u32, SinkError),
+    ) -> Result<()> {
+        let plan = self.plan(frame)?;
+        let mut outcome = Outcome::new(rows.len());
+        for (index, row) in rows.iter().enumerate() {
+            let row = index_of(*row);
+            if frame.is_tombstone(row) {
+                outcome.note(index, Err(Misfit::new(Reason::NotARecord, "null")));
+            }
+        }
+        match (plan, frame.columns()) {
+            (Plan::Columns(record), Some(columns)) => {
+                self.append_columns(columns, &record, rows, &mut outcome);
+            }
+            // A frame of nothing but tombstones has no columns.
+            (Plan::Columns(_), None) => self.append_values(frame, &[], rows, &mut outcome),
+            (Plan::Entries(shapes), _) => self.append_values(frame, &shapes, rows, &mut outcome),
+        }
+        self.append_metadata(frame, rows);
+        self.keep.extend(outcome.bad.iter().map(|bad| !bad));
+        self.rejected_count += outcome.misfits.len();
+        outcome.misfits.sort_by_key(|(index, _)| *index);
+        for (index, misfit) in outcome.misfits {
+            if let Some(row) = rows.get(index) {
+                reject(*row, misfit.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the rows taken so far as one batch and starts over.
+    pub fn finish(&mut self) -> Result<RecordBatch> {
+        let keep = std::mem::take(&mut self.keep);
+        let rejected_count = std::mem::take(&mut self.rejected_count);
+        let arrays = self.table.finish(self.arrow.fields())?;
+        let batch = RecordBatch::try_new(Arc::clone(&self.arrow), arrays);
+        let batch = match rejected_count {
+            0 => batch,
+            _ => batch.and_then(|batch| {
+                arrow_select::filter::filter_record_batch(&batch, &BooleanArray::from(keep))
+            }),
+        };
+        batch.map_err(|error| {
+            SinkError::internal("the columns of a batch do not fit together").caused_by(error)
+        })
+    }
+
+    fn plan(&mut self, frame: &Frame<'_>) -> Result<Plan> {
+        let id = frame.value_schema_id();
+        if let Some(plan) = self.plans.get(&id) {
+            return Ok(plan.clone());
+        }
+        let plan = self.new_plan(frame.value_schema().map(AsRef::as_ref))?;
+        self.plans.insert(id, plan.clone());
+        Ok(plan)
+    }
+
+    fn new_plan(&self, source: Option<&SourceSchema>) -> Result<Plan> {
+        let table = self.schema.as_struct();
+        Ok(match source {
+            Some(source) if source.kind() == SourceKind::Struct => {
+                Plan::Columns(Arc::new(Record::of(table, source, self.rules)?))
+            }
+            Some(source) if source.kind() == SourceKind::Map => {
+                let value = source.value().map(AsRef::as_ref);
+                let shapes = table.fields().iter();
+                let shapes = shapes.map(|field| Shape::of(&field.field_type, value, self.rules));
+                Plan::Entries(shapes.collect::<Result<_>>()?)
+            }
+            _ => Plan::Entries(Arc::new([])),
+        })
+    }
+
+    fn append_columns(
+        &mut self,
+        sources: &[SourceColumn<'_>],
+        record: &Record,
+        rows: &[u32],
+        outcome: &mut Outcome,
+    ) {
+        let columns = self.table.columns.iter_mut().zip(&self.metadata);
+        for ((column, metadata), source) in columns.zip(&record.fields) {
+            match (metadata, source) {
+                (Some(_), Source::Missing) => {}
+                (Some(_), _) => {
+                    for index in 0..rows.len() {
+                        outcome.note(index, Err(name_is_taken(column.name())));
+                    }
+                }
+                (None, Source::Missing) => {
+                    for index in 0..rows.len() {
+                        outcome.note(index, column.append_missing());
+                    }
+                }
+                (None, Source::Ambiguous) => {
+                    for index in 0..rows.len() {
+                        outcome.note(index, column.append_ambiguous());
+                    }
+                }
+                (None, Source::Field(field, shape)) => {
+                    let Some(values) = sources.get(*field) else {
+                        (0..rows.len()).for_each(|_| column.append_placeholder());
+                        continue;
+                    };
+                    if column.append_rows(values, shape, rows) {
+                        continue;
+                    }
+                    for (index, row) in rows.iter().enumerate() {
+                        if outcome.is_bad(index) {
+                            column.append_placeholder();
+                        } else {
+                            let cell = values.cell(index_of(*row));
+                            outcome.note(index, column.append(cell, shape, 1));
+                        }
+                    }
+                }
+            }
+        }
+        if self.rules.refuse_unknown {
+            refuse_unknown(sources, record, rows, outcome);
+        }
+    }
+
+    fn append_values(
+        &mut self,
+        frame: &Frame<'_>,
+        shapes: &[Shape],
+        rows: &[u32],
+        outcome: &mut Outcome,
+    ) {
+        // The column of each interned name, once it was looked up.
+        let mut found: Vec<Option<Option<usize>>> = vec![None; frame.names().len()];
+        for (index, row) in rows.iter().enumerate() {
+            let value = frame.value(index_of(*row));
+            match value {
+                Cell::Map(map) => {
+                    let appended = self.append_map(&map, shapes, &mut found);
+                    outcome.note(index, appended);
+                }
+                value => {
+                    let not_a_record = misfit(Reason::NotARecord, value);
+                    outcome.note(index, Err(not_a_record));
+                    self.append_placeholders();
+                }
+            }
+        }
+    }
+
+    fn append_map(
+        &mut self,
+        map: &MapCell<'_>,
+        shapes: &[Shape],
+        found: &mut [Option<Option<usize>>],
+    ) -> Result<(), Misfit> {
+        self.table.begin_entries(&self.metadata);
+        let mut outcome = Ok(());
+        for entry in map.entries() {
+            let Cell::String(name) = entry.key else {
+                outcome = outcome.and(Err(key_is_not_text(entry.key)));
+                continue;
+            };
+            let column = self.find(name, entry.name_index, found);
+            let shape = column.and_then(|column| shapes.get(column));
+            let shape = shape.unwrap_or(&SCHEMALESS);
+            outcome = outcome.and(self.table.append_entry(column, name, entry.value, shape, 0));
+        }
+        outcome.and(self.table.fill_the_rest())
+    }
+
+    fn append_placeholders(&mut self) {
+        for (column, metadata) in self.table.columns.iter_mut().zip(&self.metadata) {
+            if metadata.is_none() {
+                column.append_placeholder();
+            }
+        }
+    }
+
+    fn append_metadata(&mut self, frame: &Frame<'_>, rows: &[u32]) {
+        for (column, metadata) in self.table.columns.iter_mut().zip(&self.metadata) {
+            let Some(metadata) = metadata else {
+                continue;
+            };
+            for row in rows {
+                let Some((run, offset)) = frame.source(index_of(*row)) else {
+                    column.append_placeholder();
+                    continue;
+                };
+                let cell = match metadata {
+                    MetadataColumn::Topic => Cell::String(&run.partition.topic),
+                    MetadataColumn::Partition => Cell::Int32(run.partition.partition),
+                    MetadataColumn::Offset => Cell::Int64(offset),
+                };
+                // The types were checked in `new`; a placeholder keeps the lengths equal.
+                if column.append(cell, &SCHEMALESS, 1).is_err() {
+                    debug_assert!(false, "a metadata column refused its value");
+                }
+            }
+        }
+    }
+}
+
+/// Refuses rows with a value for a field that the table has not and evolution could not add.
+fn refuse_unknown(
+    sources: &[SourceColumn<'_>],
+    record: &Record,
+    rows: &[u32],
+    outcome: &mut Outcome,
+) {
+    for (field, name) in &record.unknown {
+        let Some(values) = sources.get(*field) else {
+            continue;
+        };
+        for (index, row) in rows.iter().enumerate() {
+            let cell = values.cell(index_of(*row));
+            if !cell.is_null() {
+                outcome.note(index, Err(misfit(Reason::UnknownField, cell).inside(name)));
+            }
+        }
+    }
+}
+
+fn name_is_taken(name: &str) -> Misfit {
+    Misfit::new(Reason::Ambiguous, "struct")
+        .detail("the record has a field with the name of a metadata column")
+        .inside(name)
+}
+
+/// Tells whether a metadata column can live in a column of the table.
+fn takes(column: MetadataColumn, field_type: &Type) -> bool {
+    match (column, field_type) {
+        (MetadataColumn::Topic, Type::Primitive(PrimitiveType::String)) => true,
+        (MetadataColumn::Partition, Type::Primitive(primitive)) => {
+            matches!(primitive, PrimitiveType::Int | PrimitiveType::Long)
+        }
+        (MetadataColumn::Offset, Type::Primitive(PrimitiveType::Long)) => true,
+        _ => false,
+    }
+}
+
+fn metadata_column_missing(column: MetadataColumn) -> SinkError {
+    SinkError::config(
+        "METADATA_COLUMN_MISSING",
+        format!(
+            "the table has no column `{} {}`: add it, set `iceberg.tables.evolve-schema-enabled` \
+             to true, or do not ask for the metadata column",
+            column.name(),
+            column.primitive_type()
+        ),
+    )
+    .with("column", column.name())
+}
+
+fn index_of(row: u32) -> usize {
+    usize::try_from(row).unwrap_or(usize::MAX)
+}

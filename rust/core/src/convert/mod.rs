@@ -1,0 +1,27 @@
+//! Records become Arrow columns: exactly, or not at all.
+//!
+//! `batch` takes the rows of frames and gives record batches; `column` and `primitive` hold the
+//! columns under construction, `fast` copies whole columns that need no conversion; `scalar` says
+//! what each column type takes, with `number`, `decimal`, `temporal` and `json` below it; `shape`
+//! is what is worked out once per source schema.
+//!
+//! Architecture Invariant: no value changes silently. A value that a column cannot hold exactly is
+//! a [`misfit::Misfit`], its row is rejected, and no trace of the row is in any column.
+
+pub mod batch;
+mod column;
+pub mod decimal;
+mod fast;
+pub mod json;
+pub mod misfit;
+pub mod number;
+mod primitive;
+pub mod scalar;
+mod shape;
+pub mod temporal;
+#[cfg(test)]
+mod tests;
+pub mod value;
+
+pub use batch::{ConvertOptions, TableConverter};
+pub use misfit::{Misfit, Reason};

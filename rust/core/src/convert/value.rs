@@ -1,0 +1,137 @@
+//! One scalar, read with what its schema says it means.
+
+use super::decimal::Decimal;
+use super::misfit::Reason;
+use super::temporal::{NANOS_PER_DAY, NANOS_PER_MICRO, NANOS_PER_MILLI};
+use crate::schema::semantic::Semantic;
+use crate::wire::{Cell, StructCell};
+
+/// A value that is not null, with its unit settled.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// True or false.
+    Bool(bool),
+    /// An integer that counts nothing in particular.
+    Int(i64),
+    /// A 32-bit float.
+    Float(f32),
+    /// A 64-bit float.
+    Double(f64),
+    /// Text.
+    Text(&'a str),
+    /// Raw bytes.
+    Bytes(&'a [u8]),
+    /// An exact decimal number.
+    Decimal(Decimal),
+    /// A day.
+    Date {
+        /// Days since the epoch.
+        days: i32,
+    },
+    /// A time of day.
+    Time {
+        /// Since midnight; the source may send more than a day or less than nothing.
+        nanos: i128,
+        /// The number as the source sent it.
+        raw: i64,
+    },
+    /// A timestamp.
+    Timestamp {
+        /// Since the epoch.
+        nanos: i128,
+        /// The number as the source sent it.
+        raw: i64,
+        /// Whether it is a point in time, not the reading of a clock without zone.
+        zoned: bool,
+        /// Whether it may as well be meant as a date: `java.util.Date` without a schema.
+        may_be_date: bool,
+    },
+    /// A list, map or struct.
+    Nested(Cell<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// Reads `cell` as `semantic` says; `None` for null.
+    pub fn read(cell: Cell<'a>, semantic: Semantic) -> Result<Option<Self>, Reason> {
+        Ok(Some(match cell {
+            Cell::Null => return Ok(None),
+            Cell::Bool(value) => Value::Bool(value),
+            Cell::Int8(value) => Value::Int(i64::from(value)),
+            Cell::Int16(value) => Value::Int(i64::from(value)),
+            Cell::Int32(value) => integer(i64::from(value), semantic),
+            Cell::Int64(value) => integer(value, semantic),
+            Cell::Float32(value) => Value::Float(value),
+            Cell::Float64(value) => Value::Double(value),
+            Cell::String(value) => Value::Text(value),
+            Cell::Bytes(value) => Value::Bytes(value),
+            Cell::Decimal { unscaled, scale } => {
+                Value::Decimal(Decimal::from_be_bytes(unscaled, scale)?)
+            }
+            Cell::Date { days } => Value::Date { days },
+            Cell::Time { ms } => time(i64::from(ms), NANOS_PER_MILLI),
+            Cell::Timestamp { ms } => Value::Timestamp {
+                nanos: i128::from(ms) * i128::from(NANOS_PER_MILLI),
+                raw: ms,
+                zoned: true,
+                may_be_date: semantic == Semantic::Schemaless,
+            },
+            Cell::Struct(record) if semantic == Semantic::VariableScaleDecimal => {
+                return variable_scale_decimal(&record);
+            }
+            Cell::Array(_) | Cell::Map(_) | Cell::Struct(_) => Value::Nested(cell),
+        }))
+    }
+}
+
+fn integer<'a>(raw: i64, semantic: Semantic) -> Value<'a> {
+    match semantic {
+        Semantic::EpochDay => match i32::try_from(raw) {
+            Ok(days) => Value::Date { days },
+            Err(_) => Value::Int(raw),
+        },
+        Semantic::MilliOfDay => time(raw, NANOS_PER_MILLI),
+        Semantic::MicroOfDay => time(raw, NANOS_PER_MICRO),
+        Semantic::NanoOfDay => time(raw, 1),
+        Semantic::EpochMilli => clock(raw, NANOS_PER_MILLI),
+        Semantic::EpochMicro => clock(raw, NANOS_PER_MICRO),
+        Semantic::EpochNano => clock(raw, 1),
+        _ => Value::Int(raw),
+    }
+}
+
+fn time<'a>(raw: i64, unit_nanos: i64) -> Value<'a> {
+    Value::Time {
+        nanos: i128::from(raw) * i128::from(unit_nanos),
+        raw,
+    }
+}
+
+fn clock<'a>(raw: i64, unit_nanos: i64) -> Value<'a> {
+    Value::Timestamp {
+        nanos: i128::from(raw) * i128::from(unit_nanos),
+        raw,
+        zoned: false,
+        may_be_date: false,
+    }
+}
+
+/// Returns nanoseconds since midnight, if `nanos` is a time of one day.
+pub fn time_of_day(nanos: i128) -> Result<i64, Reason> {
+    match i64::try_from(nanos) {
+        Ok(nanos) if (0..NANOS_PER_DAY).contains(&nanos) => Ok(nanos),
+        _ => Err(Reason::OutOfRange),
+    }
+}
+
+fn variable_scale_decimal<'a>(record: &StructCell<'a>) -> Result<Option<Value<'a>>, Reason> {
+    let scale = match record.get("scale") {
+        Some(Cell::Int32(scale)) => scale,
+        _ => return Err(Reason::NotConvertible),
+    };
+    match record.get("value") {
+        Some(Cell::Bytes(unscaled)) if !unscaled.is_empty() => {
+            Decimal::from_be_bytes(unscaled, scale).map(|decimal| Some(Value::Decimal(decimal)))
+        }
+        _ => Err(Reason::NotConvertible),
+    }
+}

@@ -1,0 +1,427 @@
+//! Tests of the types of new tables and of how tables grow.
+
+use std::sync::Arc;
+
+use iceberg::spec::{NestedField, PrimitiveType, Schema, StructType, Type};
+
+use super::evolve::{Evolution, EvolutionRules};
+use super::{CreateOptions, MetadataColumn, arrow_schema, table_schema};
+use crate::error::Result;
+use crate::wire::testing::{FrameBuilder, Row, Value};
+use crate::wire::{Cell, Frame, LogicalType, SourceKind, SourceSchema};
+
+fn scalar(kind: SourceKind) -> SourceSchema {
+    SourceSchema::scalar(kind)
+}
+
+fn with_value<T>(frame: &FrameBuilder, check: impl FnOnce(Cell<'_>) -> T) -> T {
+    let bytes = frame.encode();
+    let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
+    check(decoded.value(0))
+}
+
+fn schemaless(value: Value) -> FrameBuilder {
+    FrameBuilder::schemaless().row(Row::new("t", 0, 0).value(value))
+}
+
+/// Creates the schema of a table for structs of `source`, whose fields all get null values.
+fn created(source: SourceSchema, options: &CreateOptions) -> Result<Schema> {
+    let row = Value::Struct(vec![Value::Null; source.fields().len()]);
+    let frame = FrameBuilder::with_value_schema(1, source).row(Row::new("t", 0, 0).value(row));
+    with_value(&frame, |value| table_schema(value, options))
+}
+
+fn created_one(source: SourceSchema) -> Result<Type> {
+    let schema = created(
+        SourceSchema::structure([("v", source)]),
+        &CreateOptions::default(),
+    )?;
+    Ok(schema
+        .field_by_name("v")
+        .unwrap()
+        .field_type
+        .as_ref()
+        .clone())
+}
+
+fn inferred(value: Value) -> Result<Schema> {
+    with_value(&schemaless(value), |value| {
+        table_schema(value, &CreateOptions::default())
+    })
+}
+
+/// Shows a schema as `id name type` lines, required ones with a star.
+fn show(schema: &Schema) -> Vec<String> {
+    let mut fields: Vec<_> = schema.field_id_to_fields().values().collect();
+    fields.sort_by_key(|field| field.id);
+    let show = |field: &&Arc<NestedField>| {
+        let star = if field.required { "*" } else { "" };
+        let name = schema.name_by_field_id(field.id).unwrap();
+        let kind = match field.field_type.as_ref() {
+            Type::Struct(_) => "struct".to_owned(),
+            other => other.to_string(),
+        };
+        format!("{} {name}{star} {kind}", field.id)
+    };
+    fields.iter().map(show).collect()
+}
+
+#[test]
+fn connect_types_become_iceberg_types() {
+    let long = || scalar(SourceKind::Int64);
+    let int = || scalar(SourceKind::Int32);
+    let text = || scalar(SourceKind::String);
+    let decimal = |scale| SourceSchema::logical_type(LogicalType::Decimal { scale });
+    let bounded = |precision| decimal(2).with_parameter("connect.decimal.precision", precision);
+    let cases = [
+        (scalar(SourceKind::Boolean), "boolean"),
+        (scalar(SourceKind::Int8), "int"),
+        (scalar(SourceKind::Int16), "int"),
+        (int(), "int"),
+        (long(), "long"),
+        (scalar(SourceKind::Float32), "float"),
+        (scalar(SourceKind::Float64), "double"),
+        (text(), "string"),
+        (scalar(SourceKind::Bytes), "binary"),
+        (decimal(4), "decimal(38, 4)"),
+        (bounded("10"), "decimal(10, 2)"),
+        (SourceSchema::logical_type(LogicalType::Date), "date"),
+        (SourceSchema::logical_type(LogicalType::Time), "time"),
+        (
+            SourceSchema::logical_type(LogicalType::Timestamp),
+            "timestamptz",
+        ),
+        (int().named("io.debezium.time.Date"), "date"),
+        (int().named("io.debezium.time.Time"), "time"),
+        (long().named("io.debezium.time.MicroTime"), "time"),
+        (long().named("io.debezium.time.NanoTime"), "time"),
+        (long().named("io.debezium.time.Timestamp"), "timestamp"),
+        (long().named("io.debezium.time.MicroTimestamp"), "timestamp"),
+        (long().named("io.debezium.time.NanoTimestamp"), "timestamp"),
+        (
+            text().named("io.debezium.time.ZonedTimestamp"),
+            "timestamptz",
+        ),
+        (text().named("io.debezium.time.ZonedTime"), "string"),
+        (text().named("io.debezium.time.IsoDate"), "date"),
+        (text().named("io.debezium.time.IsoTime"), "time"),
+        (text().named("io.debezium.time.IsoTimestamp"), "timestamp"),
+        (text().named("io.debezium.time.Interval"), "string"),
+        (int().named("io.debezium.time.Year"), "int"),
+        (long().named("io.debezium.time.MicroDuration"), "long"),
+        (text().named("io.debezium.data.Uuid"), "uuid"),
+        (text().named("io.debezium.data.Json"), "string"),
+        (text().named("io.debezium.data.Xml"), "string"),
+        (text().named("io.debezium.data.Enum"), "string"),
+        (text().named("io.debezium.data.EnumSet"), "string"),
+        (
+            scalar(SourceKind::Bytes).named("io.debezium.data.Bits"),
+            "binary",
+        ),
+        (text().named("io.debezium.time.MicroTimestamp"), "string"),
+        (
+            SourceSchema::structure([("scale", int()), ("value", scalar(SourceKind::Bytes))])
+                .named("io.debezium.data.VariableScaleDecimal"),
+            "string",
+        ),
+    ];
+    for (source, expected) in cases {
+        let label = format!("{:?} {:?}", source.kind(), source.name);
+        assert_eq!(
+            created_one(source).unwrap().to_string(),
+            expected,
+            "{label}"
+        );
+    }
+    for source in [
+        decimal(-2),
+        decimal(39),
+        bounded("39"),
+        bounded("1"),
+        bounded("0"),
+        bounded("many"),
+        SourceSchema::structure([]),
+        SourceSchema::array(SourceSchema::structure([])),
+    ] {
+        assert_eq!(
+            created_one(source).unwrap_err().code(),
+            "SCHEMA_TYPE_UNSUPPORTED"
+        );
+    }
+}
+
+#[test]
+fn ids_are_given_level_by_level_and_nullability_is_kept() {
+    let point = SourceSchema::structure([
+        ("x", scalar(SourceKind::Int32)),
+        ("y", scalar(SourceKind::Int32).optional()),
+    ]);
+    let source = || {
+        SourceSchema::structure([
+            ("b", SourceSchema::array(point.clone()).optional()),
+            ("a", scalar(SourceKind::String)),
+            (
+                "m",
+                SourceSchema::map(
+                    scalar(SourceKind::String),
+                    scalar(SourceKind::Int64).optional(),
+                ),
+            ),
+        ])
+    };
+    let with_topic = CreateOptions {
+        force_optional: false,
+        metadata_columns: vec![MetadataColumn::Topic],
+    };
+    assert_eq!(
+        show(&created(source(), &with_topic).unwrap()),
+        [
+            "1 b list",
+            "2 a* string",
+            "3 m* map",
+            "4 _topic* string",
+            "5 b.element* struct",
+            "6 b.element.x* int",
+            "7 b.element.y int",
+            "8 m.key* string",
+            "9 m.value long",
+        ]
+    );
+    let optional = CreateOptions {
+        force_optional: true,
+        ..CreateOptions::default()
+    };
+    let schema = created(source(), &optional).unwrap();
+    let required: Vec<_> = show(&schema)
+        .into_iter()
+        .filter(|line| line.contains('*'))
+        .collect();
+    assert_eq!(required, ["7 m.key* string"]);
+}
+
+#[test]
+fn a_value_without_a_schema_shows_the_types() {
+    let value = Value::object([
+        ("t", Value::text("x")),
+        ("null", Value::Null),
+        ("empty", Value::Array(vec![Value::Null])),
+        ("none", Value::Map(vec![])),
+        ("i", Value::Int32(1)),
+        ("f", Value::Float32(1.0)),
+        ("d", Value::Decimal(12345, 7)),
+        ("by", Value::Bytes(vec![1])),
+        ("at", Value::Timestamp(0)),
+        ("l", Value::Array(vec![Value::Null, Value::Int64(1)])),
+        (
+            "s",
+            Value::object([("k", Value::Bool(true)), ("n", Value::Null)]),
+        ),
+    ]);
+    assert_eq!(
+        show(&inferred(value).unwrap()),
+        [
+            "1 t string",
+            "2 i long",
+            "3 f double",
+            "4 d decimal(7, 7)",
+            "5 by binary",
+            "6 at timestamptz",
+            "7 l list",
+            "8 s struct",
+            "9 l.element long",
+            "10 s.k boolean",
+        ]
+    );
+    let code = |value| inferred(value).unwrap_err().code();
+    assert_eq!(code(Value::text("x")), "VALUE_NOT_A_RECORD");
+    assert_eq!(code(Value::Null), "VALUE_NOT_A_RECORD");
+    assert_eq!(code(Value::object([("a", Value::Null)])), "SCHEMA_EMPTY");
+    assert_eq!(
+        code(Value::object([
+            ("v", Value::Int64(1)),
+            ("V", Value::Int64(1))
+        ])),
+        "SCHEMA_NAME_DUPLICATE"
+    );
+    assert_eq!(
+        code(Value::object([("d", Value::Decimal(i128::MAX, 0))])),
+        "SCHEMA_TYPE_UNSUPPORTED"
+    );
+    let keys = Value::Map(vec![(Value::Int64(1), Value::Int64(1))]);
+    assert_eq!(
+        code(Value::object([("m", keys)])),
+        "SCHEMA_TYPE_UNSUPPORTED"
+    );
+    let dotted = Value::object([
+        ("a.b", Value::Int64(1)),
+        ("a", Value::object([("b", Value::Int64(1))])),
+    ]);
+    assert_eq!(code(dotted), "SCHEMA_CONFLICT");
+}
+
+#[test]
+fn the_arrow_form_is_what_readers_expect() {
+    let types = [
+        PrimitiveType::Uuid,
+        PrimitiveType::Time,
+        PrimitiveType::Timestamptz,
+        PrimitiveType::Decimal {
+            precision: 10,
+            scale: 2,
+        },
+        PrimitiveType::Fixed(3),
+    ];
+    let fields = types.into_iter().zip(1..).map(|(primitive, id)| {
+        Arc::new(NestedField::required(
+            id,
+            format!("c{id}"),
+            Type::Primitive(primitive),
+        ))
+    });
+    let arrow = arrow_schema(&Schema::builder().with_fields(fields).build().unwrap()).unwrap();
+    let shown: Vec<_> = arrow
+        .fields()
+        .iter()
+        .map(|field| {
+            (
+                field.metadata()["PARQUET:field_id"].as_str(),
+                field.data_type().to_string(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("1", "FixedSizeBinary(16)".to_owned()),
+            ("2", "Time64(µs)".to_owned()),
+            ("3", "Timestamp(µs, \"+00:00\")".to_owned()),
+            ("4", "Decimal128(10, 2)".to_owned()),
+            ("5", "FixedSizeBinary(3)".to_owned()),
+        ]
+    );
+}
+
+fn table() -> Schema {
+    let long = || Type::Primitive(PrimitiveType::Long);
+    let inner = StructType::new(vec![Arc::new(NestedField::optional(3, "x", long()))]);
+    let fields = [
+        NestedField::required(1, "id", long()),
+        NestedField::optional(2, "s", Type::Struct(inner)),
+    ];
+    Schema::builder()
+        .with_fields(fields.map(Arc::new))
+        .with_identifier_field_ids([1])
+        .with_schema_id(4)
+        .build()
+        .unwrap()
+}
+
+fn missing(value: Value) -> Option<Evolution> {
+    with_value(&schemaless(value), |value| {
+        EvolutionRules::default().for_values(&table(), [value])
+    })
+}
+
+#[test]
+fn a_table_grows_by_what_a_value_has_more() {
+    let value = Value::object([
+        ("id", Value::Int64(1)),
+        (
+            "s",
+            Value::object([("x", Value::Int64(1)), ("y", Value::text("y"))]),
+        ),
+        (
+            "new",
+            Value::Array(vec![
+                Value::object([("a", Value::Int64(1))]),
+                Value::object([("b", Value::Bool(true))]),
+            ]),
+        ),
+        ("unknown", Value::Null),
+        ("ID", Value::Int64(1)),
+        ("s.x", Value::Int64(1)),
+    ]);
+    let evolution = missing(value).unwrap();
+    let grown = evolution.apply(&table(), 10).unwrap();
+    assert_eq!(
+        show(&grown),
+        [
+            "1 id* long",
+            "2 s struct",
+            "3 s.x long",
+            "11 s.y string",
+            "12 new list",
+            "13 new.element struct",
+            "14 new.element.a long",
+        ]
+    );
+    assert_eq!(grown.identifier_field_ids().collect::<Vec<_>>(), [1]);
+    // A second task that wants the same finds it done.
+    assert_eq!(show(&evolution.apply(&grown, 14).unwrap()), show(&grown));
+    assert_eq!(
+        missing(Value::object([("id", Value::Int64(1)), ("s", Value::Null)])),
+        None
+    );
+}
+
+#[test]
+fn two_values_that_bring_one_column_bring_all_of_its_fields() {
+    let frame = FrameBuilder::schemaless().rows([
+        Row::new("t", 0, 0).value(Value::object([(
+            "n",
+            Value::object([("a", Value::Int64(1))]),
+        )])),
+        Row::new("t", 0, 1).value(Value::object([(
+            "n",
+            Value::object([("b", Value::text("b"))]),
+        )])),
+    ]);
+    let bytes = frame.encode();
+    let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
+    let values = [decoded.value(0), decoded.value(1)];
+    let evolution = EvolutionRules::default()
+        .for_values(&table(), values)
+        .unwrap();
+    let grown = evolution.apply(&table(), 3).unwrap();
+    assert_eq!(
+        show(&grown)[3..],
+        ["4 n struct", "5 n.a long", "6 n.b string"]
+    );
+}
+
+#[test]
+fn a_table_grows_by_what_a_schema_has_more() {
+    let source = SourceSchema::structure([
+        ("id", scalar(SourceKind::Int64)),
+        (
+            "s",
+            SourceSchema::structure([("z", scalar(SourceKind::Int32))]),
+        ),
+        ("bad", SourceSchema::structure([])),
+        ("c", scalar(SourceKind::String)),
+    ]);
+    let evolution = EvolutionRules::default()
+        .for_schema(&table(), &source)
+        .unwrap();
+    let grown = evolution.apply(&table(), 3).unwrap();
+    assert_eq!(show(&grown)[3..], ["4 s.z int", "5 c string"]);
+    let gone = Schema::builder()
+        .with_fields([Arc::clone(&grown.as_struct().fields()[0])])
+        .build()
+        .unwrap();
+    assert_eq!(
+        evolution.apply(&gone, 5).unwrap_err().code(),
+        "SCHEMA_CONFLICT"
+    );
+}
+
+#[test]
+fn metadata_columns_are_added_to_a_table_that_has_rows() {
+    let evolution = Evolution::for_metadata(&table(), &MetadataColumn::ALL);
+    let grown = evolution.apply(&table(), 3).unwrap();
+    assert_eq!(
+        show(&grown)[3..],
+        ["4 _topic string", "5 _partition int", "6 _offset long"]
+    );
+    assert!(Evolution::for_metadata(&grown, &MetadataColumn::ALL).is_empty());
+}

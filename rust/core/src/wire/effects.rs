@@ -1,0 +1,183 @@
+//! The answer of `put` and `control`: what Java has to do.
+//!
+//! Rust never calls Java; it asks. Java acts on the effects in this order: log lines, rejected
+//! records (reported, and their reports awaited), durable offsets, rewinds, timeout, pause or
+//! resume, commit request; last, it throws the error.
+
+use super::write::Writer;
+use crate::error::{ErrorKind, SinkError};
+use crate::offsets::TopicPartition;
+
+/// The version of the effects layout.
+pub const EFFECTS_VERSION: u8 = 1;
+
+pub(crate) const FLAG_PAUSE: u8 = 1;
+pub(crate) const FLAG_RESUME: u8 = 1 << 1;
+pub(crate) const FLAG_REQUEST_COMMIT: u8 = 1 << 2;
+pub(crate) const FLAG_TIMEOUT: u8 = 1 << 3;
+pub(crate) const FLAG_ERROR: u8 = 1 << 4;
+
+/// How loud a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something needs attention.
+    Warn,
+    /// Something worth knowing happened.
+    Info,
+    /// Detail.
+    Debug,
+}
+
+impl LogLevel {
+    /// Returns the number that stands for this level on the wire.
+    pub fn number(self) -> u8 {
+        match self {
+            LogLevel::Error => 0,
+            LogLevel::Warn => 1,
+            LogLevel::Info => 2,
+            LogLevel::Debug => 3,
+        }
+    }
+}
+
+/// A record that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// The row in the frame of this `put`.
+    pub row: u32,
+    /// The record's original topic and partition.
+    pub partition: TopicPartition,
+    /// The record's original offset.
+    pub offset: i64,
+    /// The error's stable code.
+    pub code: String,
+    /// What is wrong, without the value.
+    pub message: String,
+}
+
+/// An error that Java throws as the exception of its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParkedError {
+    /// Decides the exception.
+    pub kind: ErrorKind,
+    /// The stable code.
+    pub code: String,
+    /// The whole report.
+    pub message: String,
+}
+
+impl From<&SinkError> for ParkedError {
+    fn from(error: &SinkError) -> Self {
+        ParkedError {
+            kind: error.kind(),
+            code: error.code().to_owned(),
+            message: error.report(),
+        }
+    }
+}
+
+/// What Java has to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Next offsets that table commits cover: what `preCommit` may return.
+    pub durable: Vec<(TopicPartition, i64)>,
+    /// Where the consumer has to read again from.
+    pub rewinds: Vec<(TopicPartition, i64)>,
+    /// Pause all assigned partitions.
+    pub pause: bool,
+    /// Resume all assigned partitions.
+    pub resume: bool,
+    /// Ask Connect for an offset commit soon.
+    pub request_commit: bool,
+    /// Call `put` again within this time, even without records (`SinkTaskContext.timeout`).
+    pub timeout_ms: Option<u64>,
+    /// Records for the error reporter.
+    pub rejected: Vec<Rejected>,
+    /// Lines for the worker's log.
+    pub log: Vec<(LogLevel, String)>,
+    /// Log lines that were dropped since the last answer because the ring was full.
+    pub log_dropped: u64,
+    /// An error to throw once the rest is done.
+    pub error: Option<ParkedError>,
+}
+
+impl Effects {
+    /// Returns the bytes that Java's `Effects` decodes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        let flag = |present: bool, flag: u8| if present { flag } else { 0 };
+        writer.u8(EFFECTS_VERSION);
+        writer.u8(flag(self.pause, FLAG_PAUSE)
+            | flag(self.resume, FLAG_RESUME)
+            | flag(self.request_commit, FLAG_REQUEST_COMMIT)
+            | flag(self.timeout_ms.is_some(), FLAG_TIMEOUT)
+            | flag(self.error.is_some(), FLAG_ERROR));
+        if let Some(timeout_ms) = self.timeout_ms {
+            writer.i64(i64::try_from(timeout_ms).unwrap_or(i64::MAX));
+        }
+        if let Some(error) = &self.error {
+            writer.u8(error.kind.number());
+            writer.text(&error.code);
+            writer.text(&error.message);
+        }
+        for offsets in [&self.durable, &self.rewinds] {
+            writer.length(offsets.len());
+            for (partition, offset) in offsets {
+                write_position(&mut writer, partition, *offset);
+            }
+        }
+        writer.length(self.rejected.len());
+        for rejected in &self.rejected {
+            writer.u32(rejected.row);
+            write_position(&mut writer, &rejected.partition, rejected.offset);
+            writer.text(&rejected.code);
+            writer.text(&rejected.message);
+        }
+        writer.length(self.log.len());
+        for (level, line) in &self.log {
+            writer.u8(level.number());
+            writer.text(line);
+        }
+        writer.u64(self.log_dropped);
+        writer.bytes
+    }
+}
+
+fn write_position(writer: &mut Writer, partition: &TopicPartition, offset: i64) {
+    writer.text(&partition.topic);
+    writer.i32(partition.partition);
+    writer.i64(offset);
+}
+
+/// How bad a validation message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ValidationLevel {
+    /// The connector cannot start.
+    Error,
+    /// Worth a line in the log.
+    Warning,
+}
+
+/// Returns the bytes of `NativeSink.validate`: (key, level, message) for each problem.
+pub fn encode_validation<'p>(
+    problems: impl IntoIterator<Item = (&'p str, ValidationLevel, &'p str)>,
+) -> Vec<u8> {
+    let mut body = Writer::default();
+    let mut count = 0usize;
+    for (key, level, message) in problems {
+        count += 1;
+        body.text(key);
+        body.u8(match level {
+            ValidationLevel::Error => 0,
+            ValidationLevel::Warning => 1,
+        });
+        body.text(message);
+    }
+    let mut writer = Writer::default();
+    writer.u8(EFFECTS_VERSION);
+    writer.length(count);
+    writer.bytes.append(&mut body.bytes);
+    writer.bytes
+}

@@ -1,0 +1,428 @@
+//! A frame: at most `BLOCK_ROWS_MAX` records of one value schema and one key schema.
+//!
+//! Invariant: offsets rise strictly inside a run, runs cover the rows exactly once and in order.
+//! Offsets, topics and partitions are those that Kafka gave, before any transform (KIP-793).
+//! The offsets of a partition may start lower in a later run or frame: Connect delivers again.
+
+use std::sync::Arc;
+
+use super::column::SourceColumn;
+use super::read::Reader;
+use super::schema::SourceSchema;
+use super::tagged::{Context, TaggedRows};
+use super::value::{self, Cell, MapCell};
+use crate::error::{Result, SinkError};
+use crate::limits::{BLOCK_ROWS_MAX, FRAME_BYTES_MAX};
+use crate::offsets::TopicPartition;
+
+/// The first four bytes of a frame, `FRZF`.
+pub const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRZF");
+/// The version of the frame layout.
+pub const FRAME_VERSION: u16 = 1;
+
+const RUN_CONTIGUOUS: u32 = 1;
+pub(crate) const FLAG_SKIPPED: u16 = 1;
+pub(crate) const MODE_NONE: u8 = 0;
+pub(crate) const MODE_COLUMNS: u8 = 1;
+pub(crate) const MODE_TAGGED: u8 = 2;
+
+#[derive(Debug)]
+enum Offsets<'a> {
+    Contiguous(i64),
+    Explicit(&'a [[u8; 8]]),
+}
+
+/// Rows of one topic partition that follow each other in a frame.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The topic and partition.
+    pub partition: TopicPartition,
+    /// The index of the first row in the frame.
+    pub first_row: usize,
+    /// The number of rows, at least 1.
+    pub rows: usize,
+    offsets: Offsets<'a>,
+}
+
+impl Run<'_> {
+    /// Returns the offset of the run's row `index`, counted from `first_row`.
+    pub fn offset(&self, index: usize) -> i64 {
+        match &self.offsets {
+            Offsets::Contiguous(base) => {
+                base.saturating_add(i64::try_from(index).unwrap_or(i64::MAX))
+            }
+            Offsets::Explicit(offsets) => offsets
+                .get(index)
+                .copied()
+                .map_or(i64::MAX, i64::from_le_bytes),
+        }
+    }
+
+    /// Returns the offset of the frame's row `row`, which must belong to this run.
+    pub fn offset_of(&self, row: u32) -> i64 {
+        self.offset((row as usize).saturating_sub(self.first_row))
+    }
+
+    /// Returns the lowest offset.
+    pub fn first_offset(&self) -> i64 {
+        self.offset(0)
+    }
+
+    /// Returns the highest offset.
+    pub fn last_offset(&self) -> i64 {
+        self.offset(self.rows.saturating_sub(1))
+    }
+
+    /// Tells whether the offsets have no gaps.
+    pub fn is_contiguous(&self) -> bool {
+        matches!(self.offsets, Offsets::Contiguous(_))
+    }
+}
+
+#[derive(Debug)]
+enum Values<'a> {
+    None,
+    Columns(SourceColumn<'a>),
+    Tagged(TaggedRows<'a>),
+}
+
+/// A decoded frame. It borrows the bytes and copies none of the values.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    rows: usize,
+    value_schema: Option<(u32, Arc<SourceSchema>)>,
+    key_schema: Option<(u32, Arc<SourceSchema>)>,
+    runs: Vec<Run<'a>>,
+    timestamps: &'a [[u8; 8]],
+    skipped: Option<&'a [u8]>,
+    context: Context<'a>,
+    value: Values<'a>,
+    key: Values<'a>,
+    headers: Values<'a>,
+}
+
+struct Header {
+    has_skipped: bool,
+    rows: usize,
+    value_schema: u32,
+    key_schema: u32,
+    topics: usize,
+    runs: usize,
+    names: usize,
+    value_mode: u8,
+    key_mode: u8,
+    header_mode: u8,
+}
+
+impl<'a> Frame<'a> {
+    /// Decodes a frame; `schema` finds a registered schema by its id.
+    pub fn decode(
+        bytes: &'a [u8],
+        schema: &dyn Fn(u32) -> Option<Arc<SourceSchema>>,
+    ) -> Result<Frame<'a>> {
+        let mut reader = Reader::new(bytes, "frame");
+        let header = decode_header(&mut reader, bytes.len())?;
+        let value_schema = find_schema(header.value_schema, schema)?;
+        let key_schema = find_schema(header.key_schema, schema)?;
+        let topics = (0..header.topics)
+            .map(|_| reader.text().map(Arc::from))
+            .collect::<Result<Vec<Arc<str>>>>()?;
+        let runs = decode_runs(&mut reader, &topics, &header)?;
+        let timestamps = reader.array(header.rows)?;
+        let skipped = match header.has_skipped {
+            true => Some(reader.take(header.rows.div_ceil(8))?),
+            false => None,
+        };
+        let context = Context {
+            names: decode_names(&mut reader, header.names)?,
+            text: reader.text()?,
+        };
+        let rows = header.rows;
+        let value = decode_values(
+            &mut reader,
+            header.value_mode,
+            rows,
+            value_schema.as_ref(),
+            &context,
+        )?;
+        let key = decode_values(
+            &mut reader,
+            header.key_mode,
+            rows,
+            key_schema.as_ref(),
+            &context,
+        )?;
+        let headers = decode_values(&mut reader, header.header_mode, rows, None, &context)?;
+        reader.finish()?;
+        let frame = Frame {
+            rows,
+            value_schema,
+            key_schema,
+            runs,
+            timestamps,
+            skipped,
+            context,
+            value,
+            key,
+            headers,
+        };
+        frame.check_headers(&reader)?;
+        Ok(frame)
+    }
+
+    fn check_headers(&self, reader: &Reader<'_>) -> Result<()> {
+        let fits = |row| matches!(self.cell(&self.headers, row), Cell::Map(_) | Cell::Null);
+        match (0..self.rows).all(fits) {
+            true => Ok(()),
+            false => Err(reader.corrupt("headers are not a map")),
+        }
+    }
+
+    /// Returns the number of records.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Returns the runs in the order of their rows.
+    pub fn runs(&self) -> &[Run<'a>] {
+        &self.runs
+    }
+
+    /// Returns the run of `row` with the row's offset.
+    pub fn source(&self, row: usize) -> Option<(&Run<'a>, i64)> {
+        let after = self.runs.partition_point(|run| run.first_row <= row);
+        let run = self.runs.get(after.checked_sub(1)?)?;
+        let index = row - run.first_row;
+        (index < run.rows).then(|| (run, run.offset(index)))
+    }
+
+    /// Returns the record timestamp of `row` in milliseconds since the epoch, when it has one.
+    pub fn timestamp(&self, row: usize) -> Option<i64> {
+        let timestamp = self.timestamps.get(row).copied().map(i64::from_le_bytes);
+        timestamp.filter(|ms| *ms != i64::MIN)
+    }
+
+    /// Tells whether Java rejected `row` and reported it. Its value is null, but it is no tombstone:
+    /// only its offset counts.
+    pub fn is_skipped(&self, row: usize) -> bool {
+        let byte = self.skipped.and_then(|bitmap| bitmap.get(row / 8));
+        byte.is_some_and(|byte| byte >> (row % 8) & 1 == 1)
+    }
+
+    /// Tells whether the value of `row` is null: a tombstone, unless the row is skipped.
+    pub fn is_tombstone(&self, row: usize) -> bool {
+        match &self.value {
+            Values::None => true,
+            Values::Columns(column) => column.is_null(row),
+            Values::Tagged(tagged) => tagged.is_null(row),
+        }
+    }
+
+    /// Returns the value of `row`.
+    pub fn value(&self, row: usize) -> Cell<'_> {
+        self.cell(&self.value, row)
+    }
+
+    /// Returns the key of `row`.
+    pub fn key(&self, row: usize) -> Cell<'_> {
+        self.cell(&self.key, row)
+    }
+
+    /// Returns the headers of `row`, names may repeat; `None` when the session takes no headers.
+    pub fn headers(&self, row: usize) -> Option<MapCell<'_>> {
+        match self.cell(&self.headers, row) {
+            Cell::Map(headers) => Some(headers),
+            _ => None,
+        }
+    }
+
+    fn cell<'c>(&'c self, values: &'c Values<'a>, row: usize) -> Cell<'c> {
+        match values {
+            Values::None => Cell::Null,
+            Values::Columns(column) => column.cell(row),
+            Values::Tagged(tagged) => tagged.cell(&self.context, row),
+        }
+    }
+
+    /// Returns the schema of the values; `None` when they have none.
+    pub fn value_schema(&self) -> Option<&Arc<SourceSchema>> {
+        self.value_schema.as_ref().map(|(_, schema)| schema)
+    }
+
+    /// Returns the schema of the keys; `None` when they have none.
+    pub fn key_schema(&self) -> Option<&Arc<SourceSchema>> {
+        self.key_schema.as_ref().map(|(_, schema)| schema)
+    }
+
+    /// Returns the registered id of the value schema, 0 for none: a key for caches of plans.
+    pub fn value_schema_id(&self) -> u32 {
+        self.value_schema.as_ref().map_or(0, |(id, _)| *id)
+    }
+
+    /// Returns the registered id of the key schema, 0 for none.
+    pub fn key_schema_id(&self) -> u32 {
+        self.key_schema.as_ref().map_or(0, |(id, _)| *id)
+    }
+
+    /// Returns the values as one column, when they have a schema and are not all null.
+    pub fn value_column(&self) -> Option<&SourceColumn<'a>> {
+        match &self.value {
+            Values::Columns(column) => Some(column),
+            _ => None,
+        }
+    }
+
+    /// Returns the keys as one column, when they have a schema and are not all null.
+    pub fn key_column(&self) -> Option<&SourceColumn<'a>> {
+        match &self.key {
+            Values::Columns(column) => Some(column),
+            _ => None,
+        }
+    }
+
+    /// Returns the columns of the value's fields, when the values are structs. Rows that are
+    /// tombstones are null in each.
+    pub fn columns(&self) -> Option<&[SourceColumn<'a>]> {
+        self.value_column().map(SourceColumn::children)
+    }
+
+    /// Returns the interned names that `MapEntry::name_index` counts.
+    pub fn names(&self) -> &[&str] {
+        value::names(&self.context)
+    }
+}
+
+fn decode_header(reader: &mut Reader<'_>, length: usize) -> Result<Header> {
+    if length > FRAME_BYTES_MAX {
+        return Err(reader.corrupt("frame is larger than its limit"));
+    }
+    if reader.u32()? != FRAME_MAGIC {
+        return Err(reader.corrupt("frame has the wrong first bytes"));
+    }
+    let version = reader.u16()?;
+    if version != FRAME_VERSION {
+        let message = format!(
+            "a frame has version {version}, this library reads {FRAME_VERSION}; \
+             install the jar and the native library of one release"
+        );
+        return Err(SinkError::fatal("WIRE_VERSION", message));
+    }
+    let flags = reader.u16()?;
+    if flags & !FLAG_SKIPPED != 0 {
+        return Err(reader.corrupt("frame flag is unknown"));
+    }
+    if reader.length()? != length {
+        return Err(reader.corrupt("frame length differs"));
+    }
+    let header = Header {
+        has_skipped: flags & FLAG_SKIPPED != 0,
+        rows: reader.length()?,
+        value_schema: reader.u32()?,
+        key_schema: reader.u32()?,
+        topics: reader.length()?,
+        runs: reader.length()?,
+        names: reader.length()?,
+        value_mode: reader.u8()?,
+        key_mode: reader.u8()?,
+        header_mode: reader.u8()?,
+    };
+    let reserved = reader.u8()?;
+    let rows = header.rows;
+    if rows > BLOCK_ROWS_MAX || header.topics > rows || header.runs > rows || reserved != 0 {
+        return Err(reader.corrupt("frame counts are out of bounds"));
+    }
+    Ok(header)
+}
+
+fn find_schema(
+    id: u32,
+    schema: &dyn Fn(u32) -> Option<Arc<SourceSchema>>,
+) -> Result<Option<(u32, Arc<SourceSchema>)>> {
+    if id == 0 {
+        return Ok(None);
+    }
+    let found = schema(id).ok_or_else(|| {
+        let message = format!("schema id {id} was never registered in this session");
+        SinkError::fatal("WIRE_SCHEMA_UNKNOWN", message)
+    })?;
+    Ok(Some((id, found)))
+}
+
+fn decode_runs<'a>(
+    reader: &mut Reader<'a>,
+    topics: &[Arc<str>],
+    header: &Header,
+) -> Result<Vec<Run<'a>>> {
+    let mut runs = Vec::with_capacity(header.runs);
+    let mut next_row = 0;
+    for _ in 0..header.runs {
+        let topic = topics.get(reader.length()?);
+        let topic = topic.ok_or_else(|| reader.corrupt("topic index is unknown"))?;
+        let partition = TopicPartition::new(Arc::clone(topic), reader.i32()?);
+        let first_row = reader.length()?;
+        let rows = reader.length()?;
+        if first_row != next_row || rows == 0 || rows > header.rows - next_row {
+            return Err(reader.corrupt("runs do not cover the rows in order"));
+        }
+        next_row += rows;
+        let offsets = match reader.u32()? {
+            RUN_CONTIGUOUS => {
+                let base = reader.i64()?;
+                let end = i64::try_from(rows)
+                    .ok()
+                    .and_then(|rows| base.checked_add(rows));
+                end.ok_or_else(|| reader.corrupt("offsets overflow"))?;
+                Offsets::Contiguous(base)
+            }
+            0 => Offsets::Explicit(rising(reader, rows)?),
+            _ => return Err(reader.corrupt("run flag is unknown")),
+        };
+        runs.push(Run {
+            partition,
+            first_row,
+            rows,
+            offsets,
+        });
+    }
+    match next_row == header.rows {
+        true => Ok(runs),
+        false => Err(reader.corrupt("runs do not cover the rows")),
+    }
+}
+
+/// Takes offsets that rise strictly and leave room for the one after the last.
+fn rising<'a>(reader: &mut Reader<'a>, rows: usize) -> Result<&'a [[u8; 8]]> {
+    let offsets = reader.array::<8>(rows)?;
+    let mut before = None;
+    for offset in offsets.iter().copied().map(i64::from_le_bytes) {
+        if before.is_some_and(|before| offset <= before) || offset == i64::MAX {
+            return Err(reader.corrupt("offsets do not rise"));
+        }
+        before = Some(offset);
+    }
+    Ok(offsets)
+}
+
+fn decode_names<'a>(reader: &mut Reader<'a>, count: usize) -> Result<Vec<&'a str>> {
+    if count > reader.remaining() / 4 {
+        return Err(reader.corrupt("count is larger than the bytes left"));
+    }
+    (0..count).map(|_| reader.text()).collect()
+}
+
+fn decode_values<'a>(
+    reader: &mut Reader<'a>,
+    mode: u8,
+    rows: usize,
+    schema: Option<&(u32, Arc<SourceSchema>)>,
+    context: &Context<'a>,
+) -> Result<Values<'a>> {
+    Ok(match (mode, schema) {
+        (MODE_NONE, _) => Values::None,
+        (MODE_COLUMNS, Some((_, schema))) => {
+            Values::Columns(SourceColumn::decode(reader, schema, rows, 1)?)
+        }
+        (MODE_TAGGED, None) => Values::Tagged(TaggedRows::decode(reader, rows, context)?),
+        _ => return Err(reader.corrupt("layout of the values is unknown")),
+    })
+}

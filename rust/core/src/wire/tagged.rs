@@ -1,0 +1,214 @@
+//! Values without a schema: each carries a tag that says what it is.
+//!
+//! Texts lie in one heap per frame, so that UTF-8 is proved once; values point into it. Names that
+//! repeat (keys of schemaless maps) are interned per frame. Lists and maps carry their length in
+//! bytes, so that skipping one is a single step.
+//!
+//! Invariant: `TaggedRows::decode` walks every value. What it accepted reads without an error
+//! later, so the `unwrap_or` fallbacks below are never taken.
+
+use super::read::{Reader, offset_at};
+use super::value::{ArrayCell, Cell, MapCell, MapEntry};
+use crate::error::{Result, SinkError};
+use crate::limits::NESTING_MAX;
+
+pub(crate) const NULL: u8 = 0;
+pub(crate) const FALSE: u8 = 1;
+pub(crate) const TRUE: u8 = 2;
+pub(crate) const INT8: u8 = 3;
+pub(crate) const INT16: u8 = 4;
+pub(crate) const INT32: u8 = 5;
+pub(crate) const INT64: u8 = 6;
+pub(crate) const FLOAT32: u8 = 7;
+pub(crate) const FLOAT64: u8 = 8;
+pub(crate) const STRING: u8 = 9;
+pub(crate) const BYTES: u8 = 10;
+pub(crate) const DECIMAL: u8 = 11;
+pub(crate) const DATE: u8 = 12;
+pub(crate) const TIME: u8 = 13;
+pub(crate) const TIMESTAMP: u8 = 14;
+pub(crate) const LIST: u8 = 15;
+pub(crate) const MAP: u8 = 16;
+pub(crate) const NAME: u8 = 17;
+
+/// What tagged values of one frame point into.
+#[derive(Debug, Default)]
+pub(crate) struct Context<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) names: Vec<&'a str>,
+}
+
+/// One tagged value per row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaggedRows<'a> {
+    offsets: &'a [[u8; 4]],
+    data: &'a [u8],
+}
+
+impl<'a> TaggedRows<'a> {
+    pub(crate) fn decode(
+        reader: &mut Reader<'a>,
+        rows: usize,
+        context: &Context<'a>,
+    ) -> Result<Self> {
+        let (offsets, length) = reader.offsets(rows)?;
+        let data = reader.take(length)?;
+        let tagged = TaggedRows { offsets, data };
+        for row in 0..rows {
+            let mut value = Reader::new(tagged.row(row), "tagged value");
+            check(&mut value, context, 1)?;
+            value.finish()?;
+        }
+        Ok(tagged)
+    }
+
+    fn row(&self, row: usize) -> &'a [u8] {
+        let (start, end) = (
+            offset_at(self.offsets, row),
+            offset_at(self.offsets, row + 1),
+        );
+        self.data.get(start..end).unwrap_or_default()
+    }
+
+    pub(crate) fn cell<'c>(&self, context: &'c Context<'a>, row: usize) -> Cell<'c>
+    where
+        'a: 'c,
+    {
+        value(&mut Reader::new(self.row(row), "tagged value"), context).unwrap_or(Cell::Null)
+    }
+
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        self.row(row).first().is_none_or(|tag| *tag == NULL)
+    }
+}
+
+/// The items of a list, or keys and values of a map in turn, not yet walked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaggedItems<'a> {
+    context: &'a Context<'a>,
+    items: &'a [u8],
+    len: usize,
+}
+
+impl<'a> TaggedItems<'a> {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn step<T>(&mut self, read: impl FnOnce(&mut Reader<'a>) -> Result<T>) -> Option<T> {
+        let mut reader = Reader::new(self.items, "tagged value");
+        let value = read(&mut reader).ok()?;
+        self.items = self.items.get(reader.position()..)?;
+        Some(value)
+    }
+
+    pub(crate) fn skip_items(&mut self, count: usize) {
+        for _ in 0..count.min(self.len) {
+            self.next_value();
+        }
+    }
+
+    pub(crate) fn next_value(&mut self) -> Option<Cell<'a>> {
+        let context = self.context;
+        self.step(|reader| value(reader, context))
+    }
+
+    pub(crate) fn next_entry(&mut self) -> Option<MapEntry<'a>> {
+        let context = self.context;
+        self.step(|reader| {
+            let mut ahead = reader.clone();
+            let interned = ahead.u8()? == NAME;
+            let name_index = if interned {
+                Some(ahead.length()?)
+            } else {
+                None
+            };
+            Ok(MapEntry {
+                key: value(reader, context)?,
+                name_index,
+                value: value(reader, context)?,
+            })
+        })
+    }
+}
+
+/// Reads one value; a list or map is taken whole without looking into it.
+fn value<'c, 'a: 'c>(reader: &mut Reader<'a>, context: &'c Context<'a>) -> Result<Cell<'c>> {
+    Ok(match reader.u8()? {
+        NULL => Cell::Null,
+        FALSE => Cell::Bool(false),
+        TRUE => Cell::Bool(true),
+        INT8 => Cell::Int8(i8::from_le_bytes([reader.u8()?])),
+        INT16 => Cell::Int16(reader.i16()?),
+        INT32 => Cell::Int32(reader.i32()?),
+        INT64 => Cell::Int64(reader.i64()?),
+        FLOAT32 => Cell::Float32(f32::from_bits(reader.u32()?)),
+        FLOAT64 => Cell::Float64(f64::from_bits(reader.i64()?.cast_unsigned())),
+        STRING => {
+            let (start, length) = (reader.length()?, reader.length()?);
+            let text = context.text.get(start..start.saturating_add(length));
+            Cell::String(text.ok_or_else(|| reader.corrupt("text lies outside its heap"))?)
+        }
+        BYTES => Cell::Bytes(reader.bytes()?),
+        DECIMAL => {
+            let scale = reader.i32()?;
+            let unscaled = reader.bytes()?;
+            if unscaled.is_empty() {
+                return Err(reader.corrupt("decimal has no digits"));
+            }
+            Cell::Decimal { unscaled, scale }
+        }
+        DATE => Cell::Date {
+            days: reader.i32()?,
+        },
+        TIME => Cell::Time { ms: reader.i32()? },
+        TIMESTAMP => Cell::Timestamp { ms: reader.i64()? },
+        LIST => Cell::Array(ArrayCell::of_tagged(items(reader, context, 1)?)),
+        MAP => Cell::Map(MapCell::of_tagged(items(reader, context, 2)?)),
+        NAME => {
+            let name = context.names.get(reader.length()?);
+            Cell::String(name.ok_or_else(|| reader.corrupt("name index is unknown"))?)
+        }
+        _ => return Err(reader.corrupt("tag is unknown")),
+    })
+}
+
+fn items<'c, 'a: 'c>(
+    reader: &mut Reader<'a>,
+    context: &'c Context<'a>,
+    values_each: usize,
+) -> Result<TaggedItems<'c>> {
+    let length = reader.length()?;
+    let len = reader.length()?;
+    let items = reader.take(length)?;
+    if len > items.len() / values_each {
+        return Err(reader.corrupt("count is larger than the bytes of the list or map"));
+    }
+    Ok(TaggedItems {
+        context,
+        items,
+        len,
+    })
+}
+
+/// Walks one value with all that is in it.
+fn check<'a>(reader: &mut Reader<'a>, context: &Context<'a>, depth: usize) -> Result<()> {
+    if depth > NESTING_MAX {
+        let message = format!("a value nests deeper than {NESTING_MAX} levels");
+        return Err(SinkError::fatal("WIRE_TOO_DEEP", message));
+    }
+    let mut ahead = reader.clone();
+    let tag = ahead.u8()?;
+    if !matches!(tag, LIST | MAP) {
+        return value(reader, context).map(|_| ());
+    }
+    let values_each = if tag == MAP { 2 } else { 1 };
+    let nested = items(&mut ahead, context, values_each)?;
+    let mut inner = Reader::new(nested.items, "tagged value");
+    for _ in 0..nested.len * values_each {
+        check(&mut inner, context, depth + 1)?;
+    }
+    inner.finish()?;
+    *reader = ahead;
+    Ok(())
+}

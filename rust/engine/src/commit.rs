@@ -1,0 +1,51 @@
+//! Commits to tables: load, validate, build, submit once, resolve by reading back.
+//!
+//! Everything that is decided is decided in `frazil_core::commit`; this module loads metadata,
+//! writes manifests and manifest lists, sends the request and asks the table what became of it.
+//!
+//! Architecture Invariant: nothing here deletes a file. A request that was given up may still be
+//! applied by the catalog, and its files have to be there; only the orphan job removes files.
+
+mod avro;
+mod committer;
+pub mod create;
+mod list;
+mod manifest;
+mod wait;
+
+pub use committer::{CommitSettings, TableCommitter};
+pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
+pub use wait::Cancel;
+
+use frazil_core::{Result, SinkError};
+use iceberg::io::FileIO;
+
+/// A file in memory that one of `iceberg`'s writers fills: its bytes are wanted before they are
+/// stored, to be checked, extended and hashed.
+struct Scratch {
+    io: FileIO,
+}
+
+impl Scratch {
+    const PATH: &'static str = "memory:///scratch.avro";
+
+    fn new() -> Self {
+        Scratch {
+            io: FileIO::new_with_memory(),
+        }
+    }
+
+    async fn bytes(&self) -> Result<Vec<u8>> {
+        let read = async { self.io.new_input(Self::PATH)?.read().await };
+        Ok(read.await.map_err(format_error)?.to_vec())
+    }
+}
+
+/// Turns a failure of `iceberg`'s format code, which touches no network here, into ours.
+fn format_error(error: iceberg::Error) -> SinkError {
+    SinkError::fatal(
+        "METADATA_FORMAT",
+        "a manifest or manifest list of the table cannot be read or written as its format version demands",
+    )
+    .caused_by(error)
+}

@@ -1,0 +1,109 @@
+//! What is checked before the first row: the configuration, the catalog, the tables.
+//!
+//! The same checks serve Connect's `validate`, where each problem is an error on its key (REST 400),
+//! and the start of a task, where the first one is a `ConfigException`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frazil_core::commit::plan::check_table;
+use frazil_core::config::{ConfigProblem, Level, SinkConfig, TableConfig};
+use frazil_core::wire::effects::{self, ValidationLevel};
+use frazil_core::{ErrorKind, Result, SinkError};
+
+use crate::catalog::{self, Catalog};
+use crate::runtime::Runtime;
+
+/// How long the checks against the catalog may take. Connect's REST answers within 90 s.
+const VALIDATE_WAIT: Duration = Duration::from_secs(20);
+
+/// Reads the configuration of a task.
+///
+/// # Errors
+///
+/// `CONFIG_INVALID` with every problem in its message.
+pub fn start(settings: &BTreeMap<String, String>) -> Result<SinkConfig> {
+    let (config, warnings) = SinkConfig::start(settings)?;
+    for warning in &warnings {
+        tracing::warn!(connector = %config.connector, key = %warning.key, "{}", warning.message);
+    }
+    Ok(config)
+}
+
+/// Checks a configuration as Connect's `validate` does and returns the problems, encoded for Java.
+///
+/// The catalog is asked only when the configuration alone has no errors.
+pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
+    let (config, mut problems) = SinkConfig::parse(settings);
+    let sound = problems
+        .iter()
+        .all(|problem| problem.level != Level::Error);
+    if let (Some(config), true) = (config, sound)
+        && let Err(error) = check_online(&config)
+    {
+        problems.push(ConfigProblem {
+            key: key_of(&error).to_owned(),
+            level: Level::Error,
+            message: error.report(),
+        });
+    }
+    effects::encode_validation(problems.iter().map(|problem| {
+        let level = match problem.level {
+            Level::Error => ValidationLevel::Error,
+            Level::Warning => ValidationLevel::Warning,
+        };
+        (problem.key.as_str(), level, problem.message.as_str())
+    }))
+}
+
+fn check_online(config: &SinkConfig) -> Result<()> {
+    let runtime = Runtime::shared()?;
+    runtime.wait("checking the catalog", VALIDATE_WAIT, async {
+        let catalog = catalog::open(&config.catalog)?;
+        check_tables(config, &catalog).await
+    })
+}
+
+/// Checks that the catalog answers and that every table exists or may be created.
+///
+/// # Errors
+///
+/// `TABLE_MISSING` naming the table and the remedies; what the catalog says otherwise.
+pub async fn check_tables(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Result<()> {
+    catalog.check().await?;
+    for table in &config.tables {
+        match catalog.load_table(&table.ident).await {
+            Ok(loaded) => {
+                check_table(&loaded.metadata).map_err(|error| error.with("table", &table.name))?;
+            }
+            Err(error) if error.code() == "TABLE_NOT_FOUND" => check_creatable(table)?,
+            Err(error) => return Err(error.with("table", &table.name)),
+        }
+    }
+    Ok(())
+}
+
+fn check_creatable(table: &TableConfig) -> Result<()> {
+    if table.auto_create {
+        return Ok(());
+    }
+    Err(SinkError::config(
+        "TABLE_MISSING",
+        format!(
+            "table `{}` does not exist; create it, or set `iceberg.tables.auto-create-enabled=true`",
+            table.name
+        ),
+    ))
+}
+
+/// Returns the configuration key that a failed check belongs to.
+fn key_of(error: &SinkError) -> &'static str {
+    match error.code() {
+        "TABLE_MISSING" | "TABLE_FORMAT_V1" => "iceberg.tables",
+        _ if error.kind() == ErrorKind::Config && error.message().contains("credential") => {
+            "iceberg.catalog.credential"
+        }
+        _ => "iceberg.catalog.uri",
+    }
+}

@@ -1,0 +1,123 @@
+//! The one tokio runtime of the process, shared by all sessions and gone with the last of them.
+//!
+//! It serves uploads, catalogs and commits; encoding runs on the task threads. Its threads never
+//! attach to the JVM, so that a worker can stop while they live.
+
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use frazil_core::{Result, SinkError};
+use once_cell::sync::Lazy;
+use std::sync::Mutex;
+use tokio::runtime::{Builder, Handle};
+
+/// Threads of the runtime: it waits for networks, it does not compute.
+const THREADS: usize = 2;
+const SHUTDOWN: Duration = Duration::from_secs(3);
+
+static SHARED: Lazy<Mutex<Weak<Runtime>>> = Lazy::new(|| Mutex::new(Weak::new()));
+
+/// A share in the process-wide runtime.
+#[derive(Debug)]
+pub struct Runtime {
+    inner: Option<tokio::runtime::Runtime>,
+    handle: Handle,
+}
+
+impl Runtime {
+    /// Returns the runtime of the process, started if nobody holds it yet.
+    ///
+    /// # Errors
+    ///
+    /// `RUNTIME_START_FAILED` when the operating system refuses threads.
+    pub fn shared() -> Result<Arc<Runtime>> {
+        let mut shared = SHARED
+            .lock()
+            .map_err(|_| SinkError::internal("the runtime's lock is poisoned"))?;
+        if let Some(runtime) = shared.upgrade() {
+            return Ok(runtime);
+        }
+        let inner = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("frazil-io")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                SinkError::fatal(
+                    "RUNTIME_START_FAILED",
+                    "cannot start native threads; raise the process limit of the worker",
+                )
+                .caused_by(error)
+            })?;
+        let runtime = Arc::new(Runtime {
+            handle: inner.handle().clone(),
+            inner: Some(inner),
+        });
+        *shared = Arc::downgrade(&runtime);
+        Ok(runtime)
+    }
+
+    /// Returns the handle that spawns on this runtime.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Waits on the calling (non-runtime) thread for `work`, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// `TIMED_OUT` (retriable) when the limit passes; what `work` returns otherwise.
+    pub fn wait<T>(
+        &self,
+        what: &'static str,
+        limit: Duration,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.handle.block_on(async {
+            match tokio::time::timeout(limit, work).await {
+                Ok(result) => result,
+                Err(_) => Err(SinkError::retriable(
+                    "TIMED_OUT",
+                    format!("{what} took longer than {} s", limit.as_secs()),
+                )),
+            }
+        })
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.inner.take() {
+            // The last owner may be a task of the runtime itself, where waiting is forbidden.
+            if Handle::try_current().is_ok() {
+                runtime.shutdown_background();
+            } else {
+                runtime.shutdown_timeout(SHUTDOWN);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtime_is_shared_and_waits_with_a_limit() {
+        let first = Runtime::shared().expect("a runtime");
+        let second = Runtime::shared().expect("a runtime");
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!(
+            first.wait("nothing", SHUTDOWN, async { Ok(7) }).expect("7"),
+            7
+        );
+        let late = second
+            .wait("sleeping", Duration::from_millis(5), async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                Ok(())
+            })
+            .expect_err("the limit passes");
+        assert_eq!(late.code(), "TIMED_OUT");
+    }
+}

@@ -1,0 +1,12 @@
+//! Link arguments of the library: it stays mapped, and it carries no symbol table.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    let target = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    if target == "linux" {
+        // A plugin loader that is collected must not unmap code on which a tokio thread still runs.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+        // Stripped at link time: one profile serves the tests and the plugin.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-s");
+    }
+}
