@@ -8,6 +8,7 @@ use arrow_array::types::{Int32Type, Int64Type};
 use frazil_core::commit::recover::state_of;
 use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_engine::catalog::{self, LoadedTable};
+use frazil_engine::commit::manifests_of;
 use frazil_engine::runtime::Runtime;
 use iceberg::spec::{DataContentType, ManifestStatus};
 use parquet::arrow::ProjectionMask;
@@ -116,9 +117,7 @@ async fn read(
     config: &SinkConfig,
     table: &TableConfig,
 ) -> Result<(Seen, BTreeMap<Source, i64>), String> {
-    let catalog = catalog::open(&config.catalog)
-        .await
-        .map_err(|error| error.report())?;
+    let catalog = catalog::open(&config.catalog).map_err(|error| error.report())?;
     let loaded = catalog
         .load_table(&table.ident)
         .await
@@ -148,12 +147,12 @@ async fn data_files(table: &LoadedTable, branch: &str) -> Result<Vec<String>, St
         return Ok(Vec::new());
     };
     let io = table.storage.file_io();
-    let list = snapshot
-        .load_manifest_list(&io, &table.metadata)
+    let version = table.metadata.format_version();
+    let manifests = manifests_of(&table.storage, snapshot, version)
         .await
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| error.report())?;
     let mut paths = Vec::new();
-    for file in list.entries() {
+    for file in manifests {
         let manifest = file
             .load_manifest(&io)
             .await

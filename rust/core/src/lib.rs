@@ -10,15 +10,15 @@
 pub mod commit;
 pub mod config;
 pub mod control;
+pub mod convert;
 pub mod error;
 pub mod limits;
 pub mod offsets;
 pub mod panics;
-pub mod route;
-pub mod secret;
-pub mod convert;
-pub mod schema;
-pub mod wire;
 pub mod partition;
+pub mod route;
+pub mod schema;
+pub mod secret;
+pub mod wire;
 
 pub use error::{ErrorKind, Result, SinkError};

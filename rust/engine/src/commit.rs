@@ -11,9 +11,13 @@ mod committer;
 pub mod create;
 mod list;
 mod manifest;
+mod run;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 pub use committer::{CommitSettings, TableCommitter};
+pub use list::manifests_of;
 pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
 pub use wait::Cancel;
 

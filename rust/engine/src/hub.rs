@@ -138,7 +138,9 @@ pub struct TableHub {
 
 impl fmt::Debug for TableHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableHub").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("TableHub")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
     }
 }
 
@@ -249,7 +251,11 @@ impl TableHub {
         let sequence = segment.seq;
         let offer = lock(&self.queue).offer(segment);
         if offer == Offer::Dead {
-            self.answer(session, sequence, Verdict::Rejected("its session was rejected".to_owned()));
+            self.answer(
+                session,
+                sequence,
+                Verdict::Rejected("its session was rejected".to_owned()),
+            );
         }
         self.wake.notify_one();
     }
@@ -319,7 +325,9 @@ impl Actor {
         while self.table.awaits(round) {
             let left = limit.saturating_duration_since(Instant::now());
             if left.is_zero()
-                || tokio::time::timeout(left, self.table.wake.notified()).await.is_err()
+                || tokio::time::timeout(left, self.table.wake.notified())
+                    .await
+                    .is_err()
             {
                 return;
             }
@@ -334,7 +342,9 @@ impl Actor {
             let mut blocked = Vec::new();
             let mut error = None;
             for (index, outcome) in outcomes {
-                let Some(segment) = batch.get(index) else { continue };
+                let Some(segment) = batch.get(index) else {
+                    continue;
+                };
                 match outcome {
                     SegmentOutcome::Blocked(reason) => {
                         error.get_or_insert(reason);
@@ -350,10 +360,14 @@ impl Actor {
                 for segment in &blocked {
                     let failed = SinkError::fatal(
                         "TABLE_BLOCKED",
-                        format!("the table refused commits for {minutes} minutes: {}", reason.report()),
+                        format!(
+                            "the table refused commits for {minutes} minutes: {}",
+                            reason.report()
+                        ),
                     )
                     .with("table", &segment.table);
-                    self.table.answer(segment.session, segment.seq, Verdict::Failed(failed));
+                    self.table
+                        .answer(segment.session, segment.seq, Verdict::Failed(failed));
                 }
                 return;
             }
@@ -367,7 +381,9 @@ impl Actor {
 
     fn settle(&self, segment: &Segment, outcome: SegmentOutcome) {
         let verdict = match outcome {
-            SegmentOutcome::Durable { .. } => Verdict::Durable(self.committer.latest().map(Box::new)),
+            SegmentOutcome::Durable { .. } => {
+                Verdict::Durable(self.committer.latest().map(Box::new))
+            }
             SegmentOutcome::Covered => Verdict::Durable(None),
             SegmentOutcome::Rejected(reason) => {
                 lock(&self.table.queue).end_session(segment.session);

@@ -10,10 +10,17 @@
 //! dropped: each failure is retried, reported for a record, or stops the task.
 
 pub mod catalog;
-pub mod logs;
 pub mod commit;
+pub mod hub;
+pub mod logs;
+pub mod preflight;
 mod redact;
 pub mod runtime;
+pub mod session;
 pub mod storage;
 #[cfg(test)]
 mod test_server;
+pub mod writer;
+
+pub use preflight::validate;
+pub use session::Session;

@@ -36,9 +36,7 @@ pub fn start(settings: &BTreeMap<String, String>) -> Result<SinkConfig> {
 /// The catalog is asked only when the configuration alone has no errors.
 pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     let (config, mut problems) = SinkConfig::parse(settings);
-    let sound = problems
-        .iter()
-        .all(|problem| problem.level != Level::Error);
+    let sound = problems.iter().all(|problem| problem.level != Level::Error);
     if let (Some(config), true) = (config, sound)
         && let Err(error) = check_online(&config)
     {

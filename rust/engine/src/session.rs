@@ -125,7 +125,9 @@ impl Session {
         let mut inner = self.lock()?;
         inner.check()?;
         let effects = inner.put(frame);
-        inner.remember_failure(effects).map(|effects| effects.encode())
+        inner
+            .remember_failure(effects)
+            .map(|effects| effects.encode())
     }
 
     /// Answers a control request with effects.
@@ -140,7 +142,9 @@ impl Session {
             inner.check()?;
         }
         let effects = inner.control(request);
-        inner.remember_failure(effects).map(|effects| effects.encode())
+        inner
+            .remember_failure(effects)
+            .map(|effects| effects.encode())
     }
 
     /// Ends the session: seals what is open, waits a little for the commits, and forgets the rest,
@@ -228,7 +232,8 @@ impl Inner {
             table.prepare(&self.context, &mut self.progress, &frame, &rows)?;
         }
         for run in frame.runs() {
-            self.progress.read(&run.partition, run.first_offset(), run.last_offset());
+            self.progress
+                .read(&run.partition, run.first_offset(), run.last_offset());
         }
         let mut rejected: BTreeMap<u32, SinkError> = BTreeMap::new();
         let rows = AppendRows {
@@ -236,7 +241,13 @@ impl Inner {
             rows: &rows,
         };
         for table in &mut self.tables {
-            table.append(&self.context, &self.hub, &mut self.progress, &rows, &mut rejected)?;
+            table.append(
+                &self.context,
+                &self.hub,
+                &mut self.progress,
+                &rows,
+                &mut rejected,
+            )?;
         }
         self.report_rejected(&frame, rejected, &mut effects)?;
         Ok(effects)
@@ -250,7 +261,9 @@ impl Inner {
     ) -> Result<()> {
         for (row, error) in rejected {
             let Some((run, offset)) = frame.source(row as usize) else {
-                return Err(SinkError::internal("a row that the frame does not have was rejected"));
+                return Err(SinkError::internal(
+                    "a row that the frame does not have was rejected",
+                ));
             };
             let error = error
                 .with("connector", &self.config.connector)
@@ -344,7 +357,10 @@ impl Inner {
     /// Gives partitions up: seals their rows and waits a little for the commits, so that the next
     /// owner does not read them again.
     fn revoke(&mut self, partitions: &[TopicPartition]) -> Result<()> {
-        if partitions.iter().any(|partition| self.progress.holds(partition)) {
+        if partitions
+            .iter()
+            .any(|partition| self.progress.holds(partition))
+        {
             self.drain()?;
         }
         self.progress.revoke(partitions);
@@ -403,12 +419,19 @@ impl Inner {
         if outcome.session != self.progress.session() {
             return;
         }
-        let Some(table) = self.tables.iter_mut().find(|table| *table.key() == outcome.table) else {
+        let Some(table) = self
+            .tables
+            .iter_mut()
+            .find(|table| *table.key() == outcome.table)
+        else {
             return;
         };
         match outcome.verdict {
             Verdict::Durable(loaded) => {
-                if self.progress.durable(outcome.session, table.index(), outcome.sequence) {
+                if self
+                    .progress
+                    .durable(outcome.session, table.index(), outcome.sequence)
+                {
                     self.request_commit = true;
                 }
                 table.committed(loaded.map(|loaded| *loaded));
@@ -428,7 +451,8 @@ impl Inner {
     /// Discards what is open and unacknowledged, and asks the framework to deliver it again.
     fn start_over(&mut self, reason: &str, effects: &mut Effects) -> Result<()> {
         let now = Instant::now();
-        self.redone.retain(|at| now.duration_since(*at) < REDO_WINDOW);
+        self.redone
+            .retain(|at| now.duration_since(*at) < REDO_WINDOW);
         self.redone.push(now);
         if self.redone.len() > REDO_MAX {
             return Err(SinkError::fatal(
@@ -491,15 +515,15 @@ impl Inner {
     }
 }
 
-/// Returns the rows that were not read before and are not tombstones: an append table has nothing
-/// to do for those.
+/// Returns the rows that were not read before, that Java could encode, and that are not tombstones:
+/// an append table has nothing to do for those.
 fn new_rows(progress: &WriterProgress, frame: &Frame<'_>) -> Vec<u32> {
     let mut rows = Vec::with_capacity(frame.rows());
     for run in frame.runs() {
         let next = progress.next(&run.partition).unwrap_or(i64::MIN);
         for index in 0..run.rows {
             let row = run.first_row + index;
-            if run.offset(index) >= next && !frame.is_tombstone(row) {
+            if run.offset(index) >= next && !frame.is_skipped(row) && !frame.is_tombstone(row) {
                 rows.extend(u32::try_from(row));
             }
         }

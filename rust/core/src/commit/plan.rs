@@ -81,14 +81,16 @@ pub struct Attempt<'a> {
 /// Refuses tables that Frazil does not write.
 pub fn check_table(metadata: &TableMetadata) -> Result<()> {
     if metadata.format_version() == FormatVersion::V1 {
-        return Err(SinkError::fatal("TABLE_FORMAT_V1",
+        return Err(SinkError::fatal(
+            "TABLE_FORMAT_V1",
             "the table has format version 1; set its property `format-version` to 2 with another engine first",
         ));
     }
     if metadata.properties().contains_key("encryption.key-id")
         || metadata.encryption_keys_iter().len() > 0
     {
-        return Err(SinkError::fatal("TABLE_ENCRYPTED",
+        return Err(SinkError::fatal(
+            "TABLE_ENCRYPTED",
             "the table is encrypted, which Frazil does not support; write to a table without `encryption.key-id`",
         ));
     }

@@ -14,7 +14,7 @@ use crate::error::{Result, SinkError};
 use crate::limits::BATCH_ROWS;
 use crate::schema::arrow::arrow_schema;
 use crate::schema::evolve::{Evolution, EvolutionRules};
-use crate::schema::metadata::MetadataColumn;
+use crate::schema::metadata::{MetadataColumn, primitive_type};
 use crate::wire::{Cell, Frame, MapCell, SourceColumn, SourceKind, SourceSchema};
 
 /// How records meet one table.
@@ -457,7 +457,7 @@ fn metadata_column_missing(column: MetadataColumn) -> SinkError {
             "the table has no column `{} {}`: add it, set `iceberg.tables.evolve-schema-enabled` \
              to true, or do not ask for the metadata column",
             column.name(),
-            column.primitive_type()
+            primitive_type(column)
         ),
     )
     .with("column", column.name())

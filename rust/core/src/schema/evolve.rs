@@ -13,7 +13,7 @@ use iceberg::spec::{
 };
 
 use super::ids::FieldIds;
-use super::metadata::MetadataColumn;
+use super::metadata::{self, MetadataColumn};
 use super::names::Names;
 use super::types;
 use crate::error::{Result, SinkError};
@@ -40,13 +40,9 @@ impl Evolution {
     /// Returns the metadata columns that `schema` lacks.
     pub fn for_metadata(schema: &Schema, columns: &[MetadataColumn]) -> Self {
         let missing = |column: &&MetadataColumn| schema.field_by_name(column.name()).is_none();
-        let additions = columns.iter().filter(missing).map(|column| {
-            let mut field = column.field().as_ref().clone();
-            field.required = false;
-            Addition {
-                parent: Vec::new(),
-                field: Arc::new(field),
-            }
+        let additions = columns.iter().filter(missing).map(|column| Addition {
+            parent: Vec::new(),
+            field: metadata::field(*column, false),
         });
         Evolution {
             additions: additions.collect(),

@@ -4,49 +4,20 @@ use std::sync::Arc;
 
 use iceberg::spec::{NestedField, NestedFieldRef, PrimitiveType, Type};
 
-/// A column that Frazil fills from the record's original coordinates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MetadataColumn {
-    /// `_topic string`.
-    Topic,
-    /// `_partition int`.
-    Partition,
-    /// `_offset long`.
-    Offset,
+pub use crate::config::MetadataColumn;
+
+/// Returns the type of a metadata column in a new table.
+pub fn primitive_type(column: MetadataColumn) -> PrimitiveType {
+    match column {
+        MetadataColumn::Topic => PrimitiveType::String,
+        MetadataColumn::Partition => PrimitiveType::Int,
+        MetadataColumn::Offset => PrimitiveType::Long,
+    }
 }
 
-impl MetadataColumn {
-    /// All of them in the order in which they are added to a new table.
-    pub const ALL: [MetadataColumn; 3] = [
-        MetadataColumn::Topic,
-        MetadataColumn::Partition,
-        MetadataColumn::Offset,
-    ];
-
-    /// Returns the column's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            MetadataColumn::Topic => "_topic",
-            MetadataColumn::Partition => "_partition",
-            MetadataColumn::Offset => "_offset",
-        }
-    }
-
-    /// Returns the column's type in a new table.
-    pub fn primitive_type(self) -> PrimitiveType {
-        match self {
-            MetadataColumn::Topic => PrimitiveType::String,
-            MetadataColumn::Partition => PrimitiveType::Int,
-            MetadataColumn::Offset => PrimitiveType::Long,
-        }
-    }
-
-    /// Returns the column of a new table, not yet numbered.
-    pub fn field(self) -> NestedFieldRef {
-        Arc::new(NestedField::required(
-            0,
-            self.name(),
-            Type::Primitive(self.primitive_type()),
-        ))
-    }
+/// Returns a metadata column, not yet numbered: required in a new table, optional in one that has
+/// rows already.
+pub fn field(column: MetadataColumn, required: bool) -> NestedFieldRef {
+    let field_type = Type::Primitive(primitive_type(column));
+    Arc::new(NestedField::new(0, column.name(), field_type, required))
 }

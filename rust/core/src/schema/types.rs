@@ -30,7 +30,7 @@ use iceberg::spec::PrimitiveType as Primitive;
 use iceberg::spec::{ListType, MapType, NestedField, NestedFieldRef, Schema, StructType, Type};
 
 use super::ids::FieldIds;
-use super::metadata::MetadataColumn;
+use super::metadata::{self, MetadataColumn};
 use super::semantic::{self, Semantic};
 use crate::convert::decimal::Decimal;
 use crate::error::{Result, SinkError};
@@ -66,7 +66,7 @@ pub fn table_schema(value: Cell<'_>, options: &CreateOptions) -> Result<Schema> 
         }
     };
     for column in &options.metadata_columns {
-        fields.push(column.field());
+        fields.push(metadata::field(*column, true));
     }
     check_names(&fields)?;
     if fields.is_empty() {

@@ -87,7 +87,14 @@ mod tests {
 
     #[test]
     fn anything_else_is_an_error() {
-        for file in [&b""[..], b"Obj", b"Obj\x01", b"Obj\x01\x00", b"PAR1\x02", b"Obj\x01\xff\xff"] {
+        for file in [
+            &b""[..],
+            b"Obj",
+            b"Obj\x01",
+            b"Obj\x01\x00",
+            b"PAR1\x02",
+            b"Obj\x01\xff\xff",
+        ] {
             assert_eq!(with_metadata(file, &[]).unwrap_err().code(), "INTERNAL");
         }
     }

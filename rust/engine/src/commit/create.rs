@@ -66,11 +66,13 @@ async fn load_or_create_once(
 
 /// Makes the namespace and those above it that are not there.
 async fn create_namespaces(catalog: &dyn Catalog, namespace: &NamespaceIdent) -> Result<()> {
-    let names: &Vec<String> = namespace;
-    for depth in 1..=names.len() {
-        let level = NamespaceIdent::from_strs(names.iter().take(depth)).map_err(|error| {
-            SinkError::config("NAMESPACE_INVALID", "the table's namespace is empty; give the table a name with a namespace")
-                .caused_by(error)
+    for depth in 1..=namespace.len() {
+        let level = NamespaceIdent::from_strs(namespace.iter().take(depth)).map_err(|error| {
+            SinkError::config(
+                "NAMESPACE_INVALID",
+                "the table's namespace is empty; give the table a name with a namespace",
+            )
+            .caused_by(error)
         })?;
         if !catalog.namespace_exists(&level).await? {
             catalog.create_namespace(&level).await?;

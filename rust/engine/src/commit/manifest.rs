@@ -63,10 +63,7 @@ pub async fn write_manifest(
     let content =
         content.ok_or_else(|| SinkError::internal("a manifest needs at least one file"))?;
     let scratch = Scratch::new();
-    let output = scratch
-        .io
-        .new_output(Scratch::PATH)
-        .map_err(format_error)?;
+    let output = scratch.io.new_output(Scratch::PATH).map_err(format_error)?;
     let schema = metadata.current_schema().clone();
     let builder = ManifestWriterBuilder::new(output, None, schema, spec.as_ref().clone());
     let deletes = content != DataContentType::Data;

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn snapshot_ids_differ() {
-        let ids: std::collections::BTreeSet<i64> = (0..1_000).map(|_| random_snapshot_id()).collect();
+        let ids: std::collections::BTreeSet<i64> =
+            (0..1_000).map(|_| random_snapshot_id()).collect();
         assert_eq!(ids.len(), 1_000);
         assert!(ids.iter().all(|id| *id > 0));
     }

@@ -164,7 +164,8 @@ impl TableSlot {
 
     /// Tells whether there are open rows and room for one more segment in flight.
     pub(crate) fn may_seal(&self, progress: &WriterProgress) -> bool {
-        progress.has_open(self.index) && progress.unacked(self.index) < limits::SEGMENTS_IN_FLIGHT_MAX
+        progress.has_open(self.index)
+            && progress.unacked(self.index) < limits::SEGMENTS_IN_FLIGHT_MAX
     }
 
     /// Tells whether the table's interval, rows or bytes ask for a commit now.
@@ -175,8 +176,14 @@ impl TableSlot {
         }
         let round = hub.round(self.interval());
         open.opened_round.is_some_and(|opened| opened < round)
-            || self.config.commit_rows.is_some_and(|rows| open.rows >= rows)
-            || self.config.commit_bytes.is_some_and(|bytes| open.bytes() >= bytes)
+            || self
+                .config
+                .commit_rows
+                .is_some_and(|rows| open.rows >= rows)
+            || self
+                .config
+                .commit_bytes
+                .is_some_and(|bytes| open.bytes() >= bytes)
     }
 
     /// Does whatever may fail for reasons outside the records: loads or creates the table, follows
@@ -215,10 +222,15 @@ impl TableSlot {
             self.open = Some(self.opened(context, loaded)?);
         }
         self.follow_schema(context, progress, frame, rows)?;
-        let Some(open) = &self.open else { return Ok(()) };
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
         for run in frame.runs() {
             if progress.bound(self.index, &run.partition).is_none() {
-                let bound = open.state.as_ref().and_then(|state| state.bound(&run.partition));
+                let bound = open
+                    .state
+                    .as_ref()
+                    .and_then(|state| state.bound(&run.partition));
                 progress.set_bound(self.index, &run.partition, bound);
             }
         }
@@ -257,9 +269,10 @@ impl TableSlot {
     ) -> Result<Option<LoadedTable>> {
         let catalog = &*context.catalog;
         let ident = &self.config.ident;
-        let loaded = context
-            .runtime
-            .wait("loading a table", CATALOG_WAIT, catalog.load_table(ident));
+        let loaded =
+            context
+                .runtime
+                .wait("loading a table", CATALOG_WAIT, catalog.load_table(ident));
         let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(error) if error.code() != "TABLE_NOT_FOUND" => return Err(error),
@@ -276,7 +289,9 @@ impl TableSlot {
                     return Ok(None);
                 };
                 let work = load_or_create(catalog, ident, || Ok(creation.clone()));
-                let created = context.runtime.wait("creating a table", CATALOG_WAIT, work)?;
+                let created = context
+                    .runtime
+                    .wait("creating a table", CATALOG_WAIT, work)?;
                 tracing::info!(connector = %context.config.connector, table = %self.config.name,
                     uuid = %created.metadata.uuid(), "table created");
                 created
@@ -347,7 +362,9 @@ impl TableSlot {
     ) -> Result<()> {
         let name = &self.config.name;
         let mut refuse = |row: u32, error: SinkError| {
-            rejected.entry(row).or_insert_with(|| error.with("table", name));
+            rejected
+                .entry(row)
+                .or_insert_with(|| error.with("table", name));
         };
         let Some(open) = &mut self.open else {
             for row in new.rows {
@@ -383,7 +400,9 @@ impl TableSlot {
 
     /// Hands the converted rows to the table's writer.
     fn flush(&mut self, context: &SessionContext, progress: &WriterProgress) -> Result<()> {
-        let Some(open) = &mut self.open else { return Ok(()) };
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
         if open.converter.rows() == 0 {
             return Ok(());
         }
@@ -511,7 +530,11 @@ impl SealWork {
             let data_files = files.files.wait().await?;
             by_spec.entry(files.spec_id).or_default().extend(data_files);
         }
-        let bytes = by_spec.values().flatten().map(DataFile::file_size_in_bytes).sum();
+        let bytes = by_spec
+            .values()
+            .flatten()
+            .map(DataFile::file_size_in_bytes)
+            .sum();
         let mut manifests = Vec::with_capacity(by_spec.len());
         for (spec_id, files) in by_spec {
             let identity = ManifestIdentity {
@@ -548,8 +571,15 @@ fn rows_beyond_bounds(
 ) -> Vec<u32> {
     let mut beyond = Vec::with_capacity(new.rows.len());
     for (run, rows) in new.runs() {
-        let bound = progress.bound(table, &run.partition).flatten().unwrap_or(i64::MIN);
-        beyond.extend(rows.iter().copied().filter(|row| run.offset_of(*row) >= bound));
+        let bound = progress
+            .bound(table, &run.partition)
+            .flatten()
+            .unwrap_or(i64::MIN);
+        beyond.extend(
+            rows.iter()
+                .copied()
+                .filter(|row| run.offset_of(*row) >= bound),
+        );
     }
     beyond
 }

@@ -1,0 +1,348 @@
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use frazil_core::{Result, SinkError};
+use iceberg::TableUpdate;
+
+use super::*;
+use crate::catalog::{CommitOutcome, TableCommit};
+use crate::commit::Cancel;
+
+/// What happens to one submission.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    /// Passed on, answered as it is.
+    None,
+    ConflictBefore,
+    /// Applied, then a proxy sent the request again and passed on the second answer.
+    ConflictAfter,
+    UnknownBefore,
+    UnknownAfter,
+    Refused,
+    /// Another writer commits; the catalog answers 400 to the stale sequence number.
+    RefusedStale,
+    /// Refused although it is applied.
+    RefusedAfter,
+    Unauthorized,
+    /// Held back, and applied right before the next load.
+    LateBeforeLoad,
+    /// Held back, and applied right before the next submission.
+    LateBeforeNext,
+    /// Held back, and applied after the next submission.
+    LateAfterNext,
+    /// Applied without its table properties.
+    Stripped,
+    /// The next three loads fail, as with a catalog that is down.
+    LoadsFail,
+}
+
+/// A catalog that fails on command.
+#[derive(Debug)]
+struct Faulty {
+    inner: Arc<dyn Catalog>,
+    script: Mutex<VecDeque<Fault>>,
+    /// What happens when the script is over.
+    then: Fault,
+    held: tokio::sync::Mutex<Vec<(Fault, LoadedTable, TableCommit)>>,
+    /// Held requests that were applied late, and those that were not.
+    late: AtomicU32,
+    too_late: AtomicU32,
+    failing_loads: AtomicU32,
+    submissions: AtomicU32,
+    other: TableCommitter,
+    foreign: Mutex<Vec<Segment>>,
+}
+
+impl Faulty {
+    fn new(world: &World, script: &[Fault]) -> Faulty {
+        Faulty {
+            inner: world.catalog.clone(),
+            script: Mutex::new(script.iter().copied().collect()),
+            then: Fault::None,
+            held: Default::default(),
+            late: AtomicU32::new(0),
+            too_late: AtomicU32::new(0),
+            failing_loads: AtomicU32::new(0),
+            submissions: AtomicU32::new(0),
+            other: world.committer("other"),
+            foreign: Mutex::default(),
+        }
+    }
+
+    async fn release(&self, when: Fault) {
+        let mut held = self.held.lock().await;
+        let (now, later) = held.drain(..).partition(|(fault, _, _)| *fault == when);
+        *held = later;
+        drop(held);
+        let now: Vec<(Fault, LoadedTable, TableCommit)> = now;
+        for (_, base, commit) in now {
+            let counter = match self.inner.commit(&base, commit).await {
+                CommitOutcome::Committed(_) => &self.late,
+                _ => &self.too_late,
+            };
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    async fn submit(
+        &self,
+        fault: Fault,
+        base: &LoadedTable,
+        mut commit: TableCommit,
+    ) -> CommitOutcome {
+        let error = || SinkError::retriable("INJECTED", "injected");
+        match fault {
+            Fault::None => self.inner.commit(base, commit).await,
+            Fault::ConflictBefore => CommitOutcome::Conflict(error()),
+            Fault::UnknownBefore => CommitOutcome::Unknown(error()),
+            Fault::Refused => CommitOutcome::Refused(error()),
+            Fault::Unauthorized => CommitOutcome::Unauthorized(error()),
+            Fault::ConflictAfter | Fault::UnknownAfter | Fault::RefusedAfter => {
+                let applied = self.inner.commit(base, commit).await;
+                assert!(matches!(applied, CommitOutcome::Committed(_)));
+                match fault {
+                    Fault::ConflictAfter => CommitOutcome::Conflict(error()),
+                    Fault::UnknownAfter => CommitOutcome::Unknown(error()),
+                    _ => CommitOutcome::Refused(error()),
+                }
+            }
+            Fault::RefusedStale => {
+                let foreign = self.foreign.lock().unwrap().pop().unwrap();
+                assert_eq!(letters(&self.other.commit(vec![foreign]).await), "D");
+                CommitOutcome::Refused(error())
+            }
+            Fault::LateBeforeLoad | Fault::LateBeforeNext | Fault::LateAfterNext => {
+                self.held.lock().await.push((fault, base.clone(), commit));
+                CommitOutcome::Unknown(error())
+            }
+            Fault::Stripped => {
+                commit
+                    .updates
+                    .retain(|update| !matches!(update, TableUpdate::SetProperties { .. }));
+                for update in &mut commit.updates {
+                    if let TableUpdate::AddSnapshot { snapshot } = update {
+                        let mut summary = snapshot.summary().clone();
+                        summary.additional_properties.clear();
+                        *snapshot = iceberg::spec::Snapshot::builder()
+                            .with_snapshot_id(snapshot.snapshot_id())
+                            .with_sequence_number(snapshot.sequence_number())
+                            .with_timestamp_ms(snapshot.timestamp_ms())
+                            .with_manifest_list(snapshot.manifest_list())
+                            .with_summary(summary)
+                            .build();
+                    }
+                }
+                self.inner.commit(base, commit).await
+            }
+            Fault::LoadsFail => {
+                self.failing_loads.store(3, Ordering::SeqCst);
+                CommitOutcome::Unknown(error())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Catalog for Faulty {
+    async fn load_table(&self, ident: &TableIdent) -> Result<LoadedTable> {
+        self.release(Fault::LateBeforeLoad).await;
+        let count = |left: u32| left.checked_sub(1);
+        if self
+            .failing_loads
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, count)
+            .is_ok()
+        {
+            return Err(SinkError::retriable("INJECTED", "injected"));
+        }
+        self.inner.load_table(ident).await
+    }
+
+    async fn create_table(&self, ident: &TableIdent, table: CreateTable) -> Result<LoadedTable> {
+        self.inner.create_table(ident, table).await
+    }
+
+    async fn create_namespace(&self, namespace: &NamespaceIdent) -> Result<()> {
+        self.inner.create_namespace(namespace).await
+    }
+
+    async fn namespace_exists(&self, namespace: &NamespaceIdent) -> Result<bool> {
+        self.inner.namespace_exists(namespace).await
+    }
+
+    async fn commit(&self, base: &LoadedTable, commit: TableCommit) -> CommitOutcome {
+        self.submissions.fetch_add(1, Ordering::SeqCst);
+        let fault = self.script.lock().unwrap().pop_front();
+        self.release(Fault::LateBeforeNext).await;
+        let late = !self.held.lock().await.is_empty();
+        let outcome = self.submit(fault.unwrap_or(self.then), base, commit).await;
+        if late {
+            self.release(Fault::LateAfterNext).await;
+        }
+        outcome
+    }
+
+    async fn drop_table(&self, ident: &TableIdent) -> Result<()> {
+        self.inner.drop_table(ident).await
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
+}
+
+#[tokio::test]
+async fn every_fault_ends_with_one_snapshot_for_the_batch() {
+    use Fault::*;
+    // The script, the submissions it takes, and how many held requests came through late or not.
+    let cases: [(&[Fault], u32, u32, u32); 14] = [
+        (&[], 1, 0, 0),
+        (&[ConflictBefore; 7], 8, 0, 0),
+        (&[ConflictAfter], 1, 0, 0),
+        (&[UnknownBefore], 2, 0, 0),
+        (&[UnknownBefore; 5], 6, 0, 0),
+        (&[UnknownAfter], 1, 0, 0),
+        (&[RefusedAfter], 1, 0, 0),
+        (&[Unauthorized], 2, 0, 0),
+        (&[LateBeforeLoad], 1, 1, 0),
+        (&[LateBeforeNext], 2, 1, 0),
+        (&[LateAfterNext], 2, 0, 1),
+        (&[LateAfterNext, LateAfterNext], 2, 1, 1),
+        (&[LoadsFail], 2, 0, 0),
+        (
+            &[LoadsFail, ConflictBefore, UnknownBefore, UnknownAfter],
+            4,
+            0,
+            0,
+        ),
+    ];
+    for version in [FormatVersion::V2, FormatVersion::V3] {
+        for (script, submissions, late, too_late) in cases {
+            let world = World::new(version).await;
+            let faulty = Arc::new(Faulty::new(&world, script));
+            let batch = vec![
+                world.segment(1, 0, &[(0, 0, 10), (1, 0, 3)]).await,
+                world.segment(1, 1, &[(0, 10, 12)]).await,
+                world.segment(2, 0, &[(2, 0, 4)]).await,
+            ];
+            let committer = committer(faulty.clone(), &world.ident, WID);
+            let outcomes = committer.commit(batch.clone()).await;
+            assert_eq!(letters(&outcomes), "DDD", "{script:?}");
+            assert_eq!(world.snapshots().await, 1, "{script:?}");
+            world
+                .assert_exactly_once("main", &[(0, 12), (1, 3), (2, 4)])
+                .await;
+            let seen = |counter: &AtomicU32| counter.load(Ordering::SeqCst);
+            assert_eq!(seen(&faulty.submissions), submissions, "{script:?}");
+            let held = (seen(&faulty.late), seen(&faulty.too_late));
+            assert_eq!(held, (late, too_late), "{script:?}");
+            // The same segments again, as a resend or a new coordinator would bring them.
+            assert_eq!(letters(&committer.commit(batch).await), "CCC");
+            assert_eq!(world.snapshots().await, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_stale_base_is_a_lost_race() {
+    let world = World::new(FormatVersion::V2).await;
+    let faulty = Arc::new(Faulty::new(&world, &[Fault::RefusedStale]));
+    let foreign = world.segment(9, 0, &[(7, 0, 5)]).await;
+    faulty.foreign.lock().unwrap().push(foreign);
+    let batch = vec![world.segment(1, 0, &[(0, 0, 10)]).await];
+    let committer = committer(faulty.clone(), &world.ident, WID);
+    assert_eq!(letters(&committer.commit(batch).await), "D");
+    assert_eq!(world.snapshots().await, 2);
+    assert_eq!(world.offsets("main").await.len(), 15);
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_reason_in_the_table_blocks() {
+    let world = World::new(FormatVersion::V2).await;
+    for (script, submissions) in [
+        (&[Fault::Refused][..], 1),
+        (&[Fault::Unauthorized, Fault::Unauthorized], 2),
+    ] {
+        let faulty = Arc::new(Faulty::new(&world, script));
+        let batch = vec![world.segment(1, 0, &[(0, 0, 10)]).await];
+        let committer = committer(faulty.clone(), &world.ident, WID);
+        let outcomes = committer.commit(batch.clone()).await;
+        let [(0, SegmentOutcome::Blocked(error))] = &outcomes[..] else {
+            panic!("{outcomes:?}");
+        };
+        assert_eq!(error.code(), "INJECTED");
+        assert_eq!(faulty.submissions.load(Ordering::SeqCst), submissions);
+        assert_eq!(world.snapshots().await, 0);
+    }
+    // Nothing was lost: the same segment is committed once the catalog takes it.
+    let again = vec![world.segment(1, 0, &[(0, 0, 10)]).await];
+    assert_eq!(letters(&world.committer(WID).commit(again).await), "D");
+}
+
+#[tokio::test]
+async fn endless_conflicts_give_up_for_now() {
+    let world = World::new(FormatVersion::V2).await;
+    let mut faulty = Faulty::new(&world, &[]);
+    faulty.then = Fault::ConflictBefore;
+    let batch = vec![world.segment(1, 0, &[(0, 0, 10)]).await];
+    let committer = committer(Arc::new(faulty), &world.ident, WID).with_settings(CommitSettings {
+        conflicts_max: 3,
+        conflict_pause_min: Duration::from_millis(1),
+        ..CommitSettings::default()
+    });
+    let outcomes = committer.commit(batch).await;
+    let [(0, SegmentOutcome::Blocked(error))] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    assert_eq!(error.code(), "COMMIT_CONFLICTS");
+}
+
+#[tokio::test]
+async fn a_catalog_that_drops_properties_is_found_out() {
+    for script in [
+        &[Fault::Stripped][..],
+        &[Fault::Stripped, Fault::ConflictBefore],
+    ] {
+        let world = World::new(FormatVersion::V2).await;
+        let faulty = Arc::new(Faulty::new(&world, script));
+        let batch = vec![world.segment(1, 0, &[(0, 0, 10)]).await];
+        let outcomes = committer(faulty, &world.ident, WID).commit(batch).await;
+        let [(0, SegmentOutcome::Blocked(error))] = &outcomes[..] else {
+            panic!("{outcomes:?}");
+        };
+        assert_eq!(error.code(), "STATE_NOT_STORED");
+        assert_eq!(world.snapshots().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_cancellation_ends_the_waiting_and_loses_nothing() {
+    let world = World::new(FormatVersion::V2).await;
+    let mut faulty = Faulty::new(&world, &[Fault::UnknownAfter]);
+    faulty.then = Fault::UnknownBefore;
+    let faulty = Arc::new(faulty);
+    let batch = vec![world.segment(1, 0, &[(0, 0, 10)]).await];
+    let cancel = Cancel::default();
+    let committer = committer(faulty.clone(), &world.ident, WID)
+        .with_cancel(cancel.clone())
+        .with_settings(CommitSettings {
+            unknown_pause_min: Duration::from_secs(600),
+            unknown_pause_max: Duration::from_secs(600),
+            ..CommitSettings::default()
+        });
+    let waiting = committer.commit(batch.clone());
+    let cancelling = async {
+        while world.snapshots().await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        cancel.cancel();
+    };
+    let (outcomes, ()) = tokio::join!(waiting, cancelling);
+    let [(0, SegmentOutcome::Blocked(error))] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    assert_eq!(error.code(), "COMMIT_CANCELLED");
+    assert_eq!(letters(&world.committer(WID).commit(batch).await), "C");
+    world.assert_exactly_once("main", &[(0, 10)]).await;
+}

@@ -1,0 +1,437 @@
+//! Spreads the rows of a table over the files of its partitions.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_schema::ArrowError;
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+use frazil_core::partition::{PartitionKey, Partitioner};
+use frazil_core::{Result, SinkError};
+use iceberg::spec::{DataFile, PartitionSpec, PrimitiveType, Schema, Transform, Type};
+use tokio::runtime::Handle;
+
+use super::file::{DataFileWriter, FinishedFile, Format};
+use super::location::Locations;
+use super::properties::FileProperties;
+use super::schema::FileSchema;
+use super::upload::{FileStore, Uploads};
+
+/// Rows and bytes of one partition that are worth encoding.
+const GATHER_ROWS: usize = frazil_core::limits::BATCH_ROWS;
+const GATHER_BYTES: usize = 8 << 20;
+/// Pieces of one partition before they are joined: tiny Arrow arrays are mostly overhead.
+const PIECES_MAX: usize = 64;
+/// Rows between two looks at the size of a file.
+const ENCODE_ROWS: usize = 8_192;
+
+/// What a table writer needs to know.
+#[derive(Debug, Clone)]
+pub struct TableWriterConfig {
+    /// The schema of the batches and files.
+    pub schema: Arc<Schema>,
+    /// The partition spec that files are written with.
+    pub spec: Arc<PartitionSpec>,
+    /// The table's location.
+    pub location: String,
+    /// The table's properties.
+    pub properties: HashMap<String, String>,
+    /// What file names begin with, such as `frazil-<wid>-<session>-<seq>`. Must be unique: a
+    /// second writer with the same prefix would overwrite files.
+    pub file_prefix: String,
+    /// The size at which a file ends, where the table does not say.
+    pub target_file_bytes: u64,
+    /// The zstd level, where the table does not say.
+    pub zstd_level: i32,
+    /// Parquet files that are open at once.
+    pub writers_max_open: usize,
+}
+
+impl TableWriterConfig {
+    /// Describes a writer with defaults: 256 MiB files, zstd level 1, 64 open files.
+    pub fn new(
+        schema: Arc<Schema>,
+        spec: Arc<PartitionSpec>,
+        location: impl Into<String>,
+        file_prefix: impl Into<String>,
+    ) -> Self {
+        TableWriterConfig {
+            schema,
+            spec,
+            location: location.into(),
+            properties: HashMap::new(),
+            file_prefix: file_prefix.into(),
+            target_file_bytes: 256 << 20,
+            zstd_level: 1,
+            writers_max_open: 64,
+        }
+    }
+}
+
+/// The rows of one partition: some encoded, some gathered.
+struct Partition {
+    key: PartitionKey,
+    path: String,
+    pieces: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+    file: Option<DataFileWriter>,
+    /// The memory of `file` when it was last looked at.
+    file_bytes: usize,
+    /// The call of `write` that last touched the partition.
+    touched: u64,
+}
+
+impl Partition {
+    fn held(&self) -> usize {
+        self.bytes + self.file_bytes
+    }
+}
+
+/// Writes batches of one table, for one segment.
+///
+/// After an error the writer is of no use: drop it, which aborts its uploads.
+pub struct TableWriter {
+    format: Format,
+    partitioner: Partitioner,
+    locations: Locations,
+    uploads: Uploads,
+    writers_max_open: usize,
+    partitions: HashMap<PartitionKey, Partition>,
+    open: usize,
+    held: usize,
+    rows: u64,
+    calls: u64,
+    /// Set while rows move, so that an error on their way cannot be forgotten.
+    broken: bool,
+    finished: Vec<FinishedFile>,
+}
+
+impl fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableWriter")
+            .field("rows", &self.rows)
+            .field("bytes", &self.bytes())
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TableWriter {
+    /// Creates a writer whose uploads run on `runtime`.
+    pub fn new(
+        config: TableWriterConfig,
+        store: impl FileStore + 'static,
+        runtime: Handle,
+    ) -> Result<Self> {
+        refuse_uuid_partitions(&config)?;
+        let properties = FileProperties::read(
+            &config.properties,
+            config.target_file_bytes,
+            config.zstd_level,
+        )?;
+        Ok(TableWriter {
+            partitioner: Partitioner::new(&config.spec, &config.schema)?,
+            locations: Locations::new(&config.location, &config.properties, &config.file_prefix)?,
+            uploads: Uploads::new(Arc::new(store), runtime),
+            writers_max_open: config.writers_max_open.max(1),
+            format: Format {
+                schema: FileSchema::new(&config.schema)?,
+                properties,
+                spec_id: config.spec.spec_id(),
+            },
+            partitions: HashMap::new(),
+            open: 0,
+            held: 0,
+            rows: 0,
+            calls: 0,
+            broken: false,
+            finished: Vec::new(),
+        })
+    }
+
+    /// Returns the rows written so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the bytes of memory held: gathered rows, open files, and uploads on their way.
+    pub fn bytes(&self) -> usize {
+        self.held + self.uploads.in_flight()
+    }
+
+    /// Takes the rows of `batch`, whose columns are those of the schema in its order.
+    pub fn write(&mut self, batch: RecordBatch) -> Result<()> {
+        self.guarded(|writer| writer.take(batch))
+    }
+
+    /// Runs what moves rows. After it failed once, rows may be missing: nothing works any more.
+    fn guarded(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.uploads.check()?;
+        if self.broken {
+            return Err(SinkError::internal(
+                "a table writer was used after it failed",
+            ));
+        }
+        self.broken = true;
+        run(self)?;
+        self.broken = false;
+        Ok(())
+    }
+
+    fn take(&mut self, batch: RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let batch = self.format.schema.align(batch)?;
+        self.calls += 1;
+        self.rows += batch.num_rows() as u64;
+        if self.partitioner.is_unpartitioned() {
+            return self.gather(PartitionKey::unpartitioned(), batch);
+        }
+        for (key, rows) in self.partitioner.split(&batch)? {
+            if rows.len() == batch.num_rows() {
+                return self.gather(key, batch);
+            }
+            // A copy and not a view, which would keep the whole batch in memory.
+            let piece = take_record_batch(&batch, &UInt32Array::from(rows)).map_err(arrow_error)?;
+            self.gather(key, piece)?;
+        }
+        Ok(())
+    }
+
+    /// Ends files, those that hold most memory first, until at most `bytes` are held or only
+    /// uploads are left, which need time and not another call.
+    pub fn shrink_to(&mut self, bytes: usize) -> Result<()> {
+        self.guarded(|writer| writer.end_largest(bytes))
+    }
+
+    fn end_largest(&mut self, bytes: usize) -> Result<()> {
+        while self.bytes() > bytes && self.held > 0 {
+            let largest = self
+                .partitions
+                .values()
+                .max_by_key(|partition| partition.held());
+            let Some(key) = largest.map(|partition| partition.key.clone()) else {
+                break;
+            };
+            self.end(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all files.
+    pub fn seal(mut self) -> Result<SealedFiles> {
+        self.guarded(Self::end_all)?;
+        self.uploads.check()?;
+        Ok(SealedFiles {
+            files: self.finished,
+            rows: self.rows,
+        })
+    }
+
+    fn end_all(&mut self) -> Result<()> {
+        let partitions = self.partitions.values();
+        let mut keys: Vec<_> = partitions
+            .map(|partition| (partition.path.clone(), partition.key.clone()))
+            .collect();
+        // In a fixed order, so that the same rows give the same file names.
+        keys.sort_by(|a, b| a.0.cmp(&b.0));
+        keys.iter().try_for_each(|(_, key)| self.end(key))
+    }
+
+    fn gather(&mut self, key: PartitionKey, piece: RecordBatch) -> Result<()> {
+        let mut partition = match self.partitions.remove(&key) {
+            Some(partition) => partition,
+            None => Partition {
+                path: self.partitioner.path(&key),
+                key,
+                pieces: Vec::new(),
+                rows: 0,
+                bytes: 0,
+                file: None,
+                file_bytes: 0,
+                touched: 0,
+            },
+        };
+        let bytes = piece.get_array_memory_size();
+        partition.touched = self.calls;
+        partition.rows += piece.num_rows();
+        partition.bytes += bytes;
+        partition.pieces.push(piece);
+        self.held += bytes;
+        if partition.rows >= GATHER_ROWS || partition.bytes >= GATHER_BYTES {
+            self.encode(&mut partition)?;
+        } else if partition.pieces.len() >= PIECES_MAX {
+            self.join(&mut partition)?;
+        }
+        self.partitions.insert(partition.key.clone(), partition);
+        Ok(())
+    }
+
+    /// Makes one batch of a partition's pieces.
+    fn join(&mut self, partition: &mut Partition) -> Result<()> {
+        // Above a few gathers' worth, 32-bit string offsets might not hold all pieces together.
+        if partition.pieces.len() > 1 && partition.bytes <= 4 * GATHER_BYTES {
+            let joined = concat_batches(&self.format.schema.arrow, &partition.pieces)
+                .map_err(arrow_error)?;
+            let bytes = joined.get_array_memory_size();
+            self.held = self.held - partition.bytes + bytes;
+            partition.bytes = bytes;
+            partition.pieces = vec![joined];
+        }
+        Ok(())
+    }
+
+    /// Encodes what a partition has gathered.
+    fn encode(&mut self, partition: &mut Partition) -> Result<()> {
+        self.join(partition)?;
+        for piece in std::mem::take(&mut partition.pieces) {
+            for start in (0..piece.num_rows()).step_by(ENCODE_ROWS) {
+                let rows = ENCODE_ROWS.min(piece.num_rows() - start);
+                self.encode_slice(partition, &piece.slice(start, rows))?;
+            }
+        }
+        self.held -= partition.bytes;
+        partition.bytes = 0;
+        partition.rows = 0;
+        Ok(())
+    }
+
+    fn encode_slice(&mut self, partition: &mut Partition, batch: &RecordBatch) -> Result<()> {
+        let mut file = match partition.file.take() {
+            Some(file) => file,
+            None => self.open(&partition.path, batch)?,
+        };
+        file.write(&self.format, batch)?;
+        let is_full = file.size() >= self.format.properties.target_file_bytes;
+        let bytes = file.memory();
+        self.held = self.held - partition.file_bytes + bytes;
+        partition.file_bytes = bytes;
+        partition.file = Some(file);
+        if is_full {
+            self.finish(partition)?;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, path: &str, sample: &RecordBatch) -> Result<DataFileWriter> {
+        while self.open >= self.writers_max_open {
+            self.evict()?;
+        }
+        let location = self.locations.next(path);
+        let upload = self.uploads.start(&location)?;
+        let file = DataFileWriter::open(&self.format, location, upload, sample)?;
+        self.open += 1;
+        Ok(file)
+    }
+
+    /// Ends one open file, with what its partition has gathered: the largest of those that the
+    /// current batch has not touched, so that the files that end early are worth having.
+    fn evict(&mut self) -> Result<()> {
+        let calls = self.calls;
+        let victim = self
+            .partitions
+            .values()
+            .filter(|partition| partition.file.is_some())
+            .max_by_key(|partition| {
+                let size = partition.file.as_ref().map_or(0, DataFileWriter::size);
+                (partition.touched < calls, size)
+            })
+            .map(|partition| partition.key.clone());
+        match victim {
+            Some(key) => self.end(&key),
+            None => Err(SinkError::internal("open files are counted wrongly")),
+        }
+    }
+
+    /// Encodes all that a partition has gathered, ends its file and forgets it.
+    fn end(&mut self, key: &PartitionKey) -> Result<()> {
+        if let Some(mut partition) = self.partitions.remove(key) {
+            self.encode(&mut partition)?;
+            self.finish(&mut partition)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, partition: &mut Partition) -> Result<()> {
+        let Some(file) = partition.file.take() else {
+            return Ok(());
+        };
+        self.open -= 1;
+        self.held -= partition.file_bytes;
+        partition.file_bytes = 0;
+        let finished = file.finish(&self.format, partition.key.values())?;
+        self.finished.push(finished);
+        Ok(())
+    }
+}
+
+/// The format library writes a uuid in a partition tuple as an Avro string and then fails on it, so
+/// no manifest could ever name a file of such a table.
+fn refuse_uuid_partitions(config: &TableWriterConfig) -> Result<()> {
+    let uuid = Type::Primitive(PrimitiveType::Uuid);
+    let mut fields = config.spec.fields().iter();
+    let refused = fields.find(|field| {
+        let source = config.schema.field_by_id(field.source_id);
+        field.transform == Transform::Identity
+            && source.is_some_and(|source| *source.field_type == uuid)
+    });
+    match refused {
+        None => Ok(()),
+        Some(field) => Err(SinkError::fatal(
+            "PARTITION_UNSUPPORTED",
+            format!(
+                "partition field `{}`: partitions by a uuid itself are not supported; \
+                 use a bucket of it",
+                field.name
+            ),
+        )),
+    }
+}
+
+fn arrow_error(error: ArrowError) -> SinkError {
+    SinkError::internal("rows could not be gathered by partition").caused_by(error)
+}
+
+/// Files whose encoding has ended.
+#[derive(Debug)]
+pub struct SealedFiles {
+    files: Vec<FinishedFile>,
+    rows: u64,
+}
+
+impl SealedFiles {
+    /// Returns the rows of all files.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let sizes = self
+            .files
+            .iter()
+            .map(|file| file.data_file.file_size_in_bytes());
+        sizes.sum()
+    }
+
+    /// Waits until every file is durable and returns what describes them. Fails if one upload did.
+    pub async fn wait(self) -> Result<Vec<DataFile>> {
+        let mut files = Vec::with_capacity(self.files.len());
+        let mut failed = None;
+        // All are awaited, so that nothing of this writer goes on after an error was returned.
+        for file in self.files {
+            let result = file.upload.await.unwrap_or_else(|error| {
+                Err(SinkError::internal("an upload ended without a result").caused_by(error))
+            });
+            match result {
+                Ok(()) => files.push(file.data_file),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(files), Err)
+    }
+}

@@ -1,0 +1,128 @@
+//! One Parquet file that is being written.
+
+use arrow_array::RecordBatch;
+use frazil_core::{Result, SinkError};
+use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Struct};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::errors::ParquetError;
+use tokio::task::JoinHandle;
+
+use super::encoding::writer_properties;
+use super::metrics::{Observed, column_metrics};
+use super::properties::FileProperties;
+use super::schema::FileSchema;
+use super::upload::Upload;
+
+/// What all files of a table writer share.
+#[derive(Debug)]
+pub(super) struct Format {
+    pub(super) schema: FileSchema,
+    pub(super) properties: FileProperties,
+    pub(super) spec_id: i32,
+}
+
+/// A file whose encoding has ended and whose upload goes on.
+#[derive(Debug)]
+pub(super) struct FinishedFile {
+    pub(super) data_file: DataFile,
+    pub(super) upload: JoinHandle<Result<()>>,
+}
+
+/// Encodes batches into one file. Dropped before [`DataFileWriter::finish`], it aborts the upload.
+pub(super) struct DataFileWriter {
+    writer: ArrowWriter<Upload>,
+    location: String,
+    observed: Observed,
+    rows: u64,
+}
+
+impl DataFileWriter {
+    /// Opens a file at `location`; `sample` is what it begins with.
+    pub(super) fn open(
+        format: &Format,
+        location: String,
+        upload: Upload,
+        sample: &RecordBatch,
+    ) -> Result<Self> {
+        let options = ArrowWriterOptions::new()
+            .with_properties(writer_properties(
+                &format.properties,
+                &format.schema,
+                sample,
+            ))
+            .with_skip_arrow_metadata(true)
+            .with_parquet_schema(format.schema.parquet.clone());
+        let writer =
+            ArrowWriter::try_new_with_options(upload, format.schema.arrow.clone(), options)
+                .map_err(encode_error)?;
+        Ok(DataFileWriter {
+            writer,
+            location,
+            observed: Observed::default(),
+            rows: 0,
+        })
+    }
+
+    /// Encodes a batch of the file's schema.
+    pub(super) fn write(&mut self, format: &Format, batch: &RecordBatch) -> Result<()> {
+        self.observed.observe(&format.schema, batch);
+        self.writer.write(batch).map_err(encode_error)?;
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// Returns about how large the file would be if it ended now.
+    pub(super) fn size(&self) -> u64 {
+        (self.writer.bytes_written() + self.writer.in_progress_size()) as u64
+    }
+
+    /// Returns the bytes of memory that the open row group and the unfilled part hold.
+    pub(super) fn memory(&self) -> usize {
+        self.writer.memory_size() + self.writer.inner().buffered()
+    }
+
+    /// Writes the footer and describes the file.
+    pub(super) fn finish(mut self, format: &Format, partition: &Struct) -> Result<FinishedFile> {
+        let metadata = self.writer.finish().map_err(encode_error)?;
+        let upload = self.writer.inner_mut();
+        let task = upload.finish()?;
+        let properties = &format.properties;
+        let mode = |name: &str, index| properties.metrics_mode(name, index);
+        let metrics = column_metrics(&format.schema, &metadata, &self.observed, mode)?;
+        let groups = metadata.row_groups().iter();
+        let offsets = groups.filter_map(|group| group.columns().first());
+        let offsets = offsets.map(|column| column.byte_range().0 as i64).collect();
+        let data_file = DataFileBuilder::default()
+            .content(DataContentType::Data)
+            .file_path(self.location)
+            .file_format(DataFileFormat::Parquet)
+            .partition(partition.clone())
+            .partition_spec_id(format.spec_id)
+            .record_count(self.rows)
+            .file_size_in_bytes(upload.written())
+            .column_sizes(metrics.column_sizes)
+            .value_counts(metrics.value_counts)
+            .null_value_counts(metrics.null_value_counts)
+            .nan_value_counts(metrics.nan_value_counts)
+            .lower_bounds(metrics.lower_bounds)
+            .upper_bounds(metrics.upper_bounds)
+            .split_offsets(Some(offsets))
+            .build()
+            .map_err(|error| {
+                SinkError::internal("a data file could not be described").caused_by(error)
+            })?;
+        Ok(FinishedFile {
+            data_file,
+            upload: task,
+        })
+    }
+}
+
+fn encode_error(error: ParquetError) -> SinkError {
+    SinkError::fatal(
+        "PARQUET_ENCODE_FAILED",
+        "rows could not be encoded as Parquet",
+    )
+    .caused_by(error)
+}

@@ -1,0 +1,6 @@
+//! Whole tables written to a directory and read back with the Parquet reader.
+
+mod fixture;
+mod stores;
+mod tables;
+mod uploads;

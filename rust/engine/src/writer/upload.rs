@@ -1,0 +1,285 @@
+//! Streams the bytes of one file to its store.
+//!
+//! A file below one part is a single `put`. A larger one is a multipart upload whose parts all
+//! have the same size but the last, which Cloudflare R2 insists on. Bytes that wait for the
+//! network are counted, so that the writer's owner can see and bound them.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use frazil_core::{Result, SinkError};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use crate::storage::{TableStorage, store_error};
+
+/// Bytes of each part of a multipart upload.
+pub(super) const PART_BYTES: usize = 8 << 20;
+/// Parts of one file that are on their way at once.
+const PARTS_IN_FLIGHT_MAX: usize = 4;
+
+/// Finds the store of a file by its absolute location.
+pub trait FileStore: fmt::Debug + Send + Sync {
+    /// Returns the client for `location`, and the path to give it.
+    fn store(&self, location: &str) -> Result<(Arc<dyn ObjectStore>, Path)>;
+
+    /// Turns what the store said about `location` into an error without secrets.
+    fn error(&self, location: &str, error: &object_store::Error) -> SinkError;
+}
+
+impl FileStore for TableStorage {
+    fn store(&self, location: &str) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        TableStorage::store(self, location)
+    }
+
+    fn error(&self, location: &str, error: &object_store::Error) -> SinkError {
+        store_error(location, error)
+    }
+}
+
+/// What the uploads of one table writer share.
+#[derive(Debug)]
+pub(super) struct Uploads {
+    store: Arc<dyn FileStore>,
+    runtime: Handle,
+    in_flight: Arc<AtomicUsize>,
+    failure: Arc<Failure>,
+}
+
+impl Uploads {
+    pub(super) fn new(store: Arc<dyn FileStore>, runtime: Handle) -> Self {
+        Uploads {
+            store,
+            runtime,
+            in_flight: Arc::default(),
+            failure: Arc::default(),
+        }
+    }
+
+    /// Returns the bytes that were handed over and are not stored yet.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Fails once any upload has failed.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.failure.get() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins the upload of `location`.
+    pub(super) fn start(&self, location: &str) -> Result<Upload> {
+        let (store, path) = self.store.store(location)?;
+        let (sender, receiver) = unbounded_channel();
+        let (files, failure) = (self.store.clone(), self.failure.clone());
+        let location = location.to_string();
+        let task = self.runtime.spawn(async move {
+            run(&*store, &path, receiver).await.map_err(|error| {
+                let error = files.error(&location, &error);
+                failure.set(&error);
+                error
+            })
+        });
+        Ok(Upload {
+            sender,
+            task: Some(task),
+            buffer: Vec::new(),
+            written: 0,
+            in_flight: self.in_flight.clone(),
+        })
+    }
+}
+
+/// The first upload that failed.
+#[derive(Debug, Default)]
+struct Failure(Mutex<Option<SinkError>>);
+
+impl Failure {
+    fn set(&self, error: &SinkError) {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| copy(error));
+    }
+
+    fn get(&self) -> Option<SinkError> {
+        let first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.as_ref().map(copy)
+    }
+}
+
+/// Returns an error that says the same; the causes become text.
+fn copy(error: &SinkError) -> SinkError {
+    let mut copied = SinkError::new(error.kind(), error.code(), error.message());
+    for (name, value) in error.context() {
+        copied = copied.with(name, value);
+    }
+    copied
+}
+
+/// Bytes on their way, which count as held until they are dropped.
+#[derive(Debug)]
+struct Part {
+    bytes: Bytes,
+    held: Held,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: usize,
+    in_flight: Arc<AtomicUsize>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.in_flight.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+enum Message {
+    /// Exactly [`PART_BYTES`], and more will follow.
+    Part(Part),
+    /// The rest of the file, at most [`PART_BYTES`].
+    Last(Part),
+}
+
+/// The writing end of one file. Dropped before [`Upload::finish`], it aborts the upload.
+#[derive(Debug)]
+pub(super) struct Upload {
+    sender: UnboundedSender<Message>,
+    task: Option<JoinHandle<Result<()>>>,
+    buffer: Vec<u8>,
+    written: u64,
+    in_flight: Arc<AtomicUsize>,
+}
+
+impl Upload {
+    /// Returns the bytes that wait for a full part.
+    pub(super) fn buffered(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Returns the bytes written so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Ends the file. The task ends when all of it is durable.
+    pub(super) fn finish(&mut self) -> Result<JoinHandle<Result<()>>> {
+        let last = self.take_part();
+        // A closed channel means that the task has failed already, and it says why.
+        drop(self.sender.send(Message::Last(last)));
+        let task = self.task.take();
+        task.ok_or_else(|| SinkError::internal("an upload was finished twice"))
+    }
+
+    fn take_part(&mut self) -> Part {
+        let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+        self.in_flight.fetch_add(bytes.len(), Ordering::Relaxed);
+        Part {
+            held: Held {
+                bytes: bytes.len(),
+                in_flight: self.in_flight.clone(),
+            },
+            bytes,
+        }
+    }
+}
+
+impl io::Write for Upload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(PART_BYTES - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..taken]);
+        self.written += taken as u64;
+        if self.buffer.len() == PART_BYTES {
+            let part = self.take_part();
+            drop(self.sender.send(Message::Part(part)));
+            self.buffer.reserve_exact(PART_BYTES);
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Stores what arrives. A channel that closes before the last part means: abandon.
+async fn run(
+    store: &dyn ObjectStore,
+    path: &Path,
+    mut messages: UnboundedReceiver<Message>,
+) -> object_store::Result<()> {
+    let first = match messages.recv().await {
+        None => return Ok(()),
+        Some(Message::Last(part)) => {
+            store.put(path, part.bytes.clone().into()).await?;
+            drop(part.held);
+            return Ok(());
+        }
+        Some(Message::Part(part)) => part,
+    };
+    let mut upload = store.put_multipart(path).await?;
+    let result = match send_parts(&mut *upload, first, &mut messages).await {
+        Ok(true) => upload.complete().await.map(|_| true),
+        other => other,
+    };
+    if matches!(result, Ok(true)) {
+        return Ok(());
+    }
+    if let Err(error) = upload.abort().await {
+        // The parts are invisible and end by the bucket's lifecycle rule; the first error counts.
+        tracing::warn!(%path, %error, "could not abort a multipart upload");
+    }
+    result.map(|_| ())
+}
+
+/// Sends parts until the last one is stored; false when the writer is gone.
+async fn send_parts(
+    upload: &mut dyn MultipartUpload,
+    first: Part,
+    messages: &mut UnboundedReceiver<Message>,
+) -> object_store::Result<bool> {
+    let mut running = FuturesUnordered::new();
+    let mut next = Some(Message::Part(first));
+    let mut last_is_sent = false;
+    loop {
+        if let Some(message) = next.take() {
+            let part = match message {
+                Message::Part(part) => part,
+                Message::Last(part) => {
+                    last_is_sent = true;
+                    part
+                }
+            };
+            if !part.bytes.is_empty() {
+                let sending = upload.put_part(part.bytes.clone().into());
+                running.push(async move {
+                    let result = sending.await;
+                    drop(part);
+                    result
+                });
+            }
+        }
+        tokio::select! {
+            biased;
+            Some(done) = running.next(), if !running.is_empty() => done?,
+            message = messages.recv(), if !last_is_sent && running.len() < PARTS_IN_FLIGHT_MAX => {
+                match message {
+                    Some(message) => next = Some(message),
+                    None => return Ok(false),
+                }
+            }
+            else => return Ok(true),
+        }
+    }
+}
