@@ -144,7 +144,9 @@ class RestCatalog:
         return config
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, object]:
-        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        headers = {"X-Bed": "watching"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
         return request(method, self.uri + path, body, headers)
 
     def fault(self, mode: str, count: int, *, operation: str = "commit", delay_ms: int = 0) -> None:

@@ -89,16 +89,16 @@ def small_tmp(folder: Path, *options: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def verify(catalog, table: str) -> subprocess.CompletedProcess[str]:
-    """Runs `frazil verify`, which looks for doubled rows and gaps by the metadata columns."""
-    config = {**catalog.connector(), "iceberg.tables": table}
+def verify(
+    catalog, table: str, ends: dict[tuple[str, int], int]
+) -> subprocess.CompletedProcess[str]:
+    """Runs `frazil verify`: every offset below `ends` has to be in the table once."""
+    config = sink(catalog, "any", table)
+    config["iceberg.tables.metadata-columns"] = "_topic,_partition,_offset"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"name": "verify", "config": config}, file)
         file.flush()
-        return subprocess.run(
-            [frazil_cli(), "verify", "--config", file.name, table],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        command = [str(frazil_cli()), "verify", "--config", file.name, "--table", table]
+        for (topic, partition), end in ends.items():
+            command += ["--expect", f"{topic}:{partition}=0-{end}"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

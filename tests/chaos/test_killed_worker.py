@@ -79,7 +79,7 @@ def test_no_record_is_lost_or_doubled_by_kill_9(make_worker, broker, weed, name)
     broker.wait_group_offsets(f"connect-{name}", ends)
     worker.stop()
     assert view.offsets() == {name: [count // PARTITIONS] * PARTITIONS}
-    verified = verify(weed, table)
+    verified = verify(weed, table, ends)
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
@@ -113,9 +113,11 @@ def test_verify_finds_a_doubled_row(worker, broker, rest, name):
     view = TableView(rest, table)
     with running(worker, name, config):
         view.wait_rows(100, 60)
-    assert verify(rest, table).returncode == 0
+    ends = {(name, 0): 100}
+    sound = verify(rest, table, ends)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
     other = load_catalog("bed", type="rest", uri=rest.uri).load_table(table)
     other.append(other.scan(row_filter="_offset = 42").to_arrow())
-    verified = verify(rest, table)
-    assert verified.returncode != 0
+    verified = verify(rest, table, ends)
+    assert verified.returncode == 1, verified.stdout + verified.stderr
     assert "42" in verified.stdout + verified.stderr

@@ -16,17 +16,18 @@ TABLES = {
     "weather": ("weather", ("time_hour_day", "day")),
 }
 COUNTS = {"flights": 336776, "weather": 26115}
+FILES = ("flights.json", "weather.json")
 
 
 @pytest.fixture(scope="module")
 def landed(worker, broker, scratch) -> dict[str, TableView]:
     """Sends both files through the shipped configurations, and waits for their three tables."""
     catalog = SqlCatalog(scratch / "nyc")
-    for topic in COUNTS:
+    for file, topic in zip(FILES, COUNTS):
         broker.create_topic(topic, 2)
         rows = data.enveloped(topic)
         broker.produce(topic, ((index % 2, None, row) for index, row in enumerate(rows)))
-        worker.create(*configuration(f"{topic}.json", catalog))
+        worker.create(*configuration(file, catalog))
     views = {table: TableView(catalog, f"demo.{table}") for table in TABLES}
     for topic in COUNTS:
         worker.wait_running(topic, 2)
