@@ -17,6 +17,7 @@ mod tests;
 mod wait;
 
 pub use committer::{CommitSettings, TableCommitter};
+pub use list::manifests_of;
 pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
 pub use wait::Cancel;
 

@@ -52,6 +52,8 @@ pub struct TableCommitter {
     pub(super) cancel: Cancel,
     /// One commit at a time: two of one process would only race each other.
     turn: tokio::sync::Mutex<()>,
+    /// The table as it was seen last.
+    latest: std::sync::Mutex<Option<LoadedTable>>,
 }
 
 impl TableCommitter {
@@ -75,6 +77,7 @@ impl TableCommitter {
             settings: CommitSettings::default(),
             cancel: Cancel::default(),
             turn: tokio::sync::Mutex::new(()),
+            latest: std::sync::Mutex::default(),
         }
     }
 
@@ -102,6 +105,21 @@ impl TableCommitter {
     /// Returns the table.
     pub fn ident(&self) -> &TableIdent {
         &self.ident
+    }
+
+    /// Returns the table as the last commit left it or found it; `None` before the first.
+    pub fn latest(&self) -> Option<LoadedTable> {
+        self.latest
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn remember(&self, table: &LoadedTable) {
+        *self
+            .latest
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(table.clone());
     }
 
     /// Returns the branch.

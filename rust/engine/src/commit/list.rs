@@ -64,7 +64,7 @@ pub(super) async fn write_manifest_list(
 }
 
 /// Reads the manifest list of a snapshot.
-pub(super) async fn manifests_of(
+pub async fn manifests_of(
     storage: &TableStorage,
     snapshot: &SnapshotRef,
     version: FormatVersion,

@@ -124,6 +124,7 @@ impl<'a> Run<'a> {
                 None => self.load().await?,
             };
             plan::check_table(&loaded.metadata)?;
+            self.committer.remember(&loaded);
             let identity = &self.committer.identity;
             let state = state_of(&loaded.metadata, &identity.wid, &identity.branch)?;
             self.resolve(&loaded.metadata, state.as_ref())?;
