@@ -82,7 +82,9 @@ public final class FrazilSinkConnector extends SinkConnector {
             NativeLibrary.load(properties);
             for (Problem problem : Problem.decode(NativeSink.validate(SinkConfig.encode(properties)))) {
                 if (problem.isError()) {
-                    errors.computeIfAbsent(problem.key(), key -> new ArrayList<>()).add(problem.message());
+                    // Connect's answer to a POST shows only the messages, so each names its key.
+                    errors.computeIfAbsent(problem.key(), key -> new ArrayList<>())
+                            .add("`" + problem.key() + "`: " + problem.message());
                 } else {
                     warnOnce(properties.get("name"), problem);
                 }
