@@ -73,8 +73,9 @@ impl Log {
         // What `cargo run` told this program about itself would make build scripts of dependencies
         // run again, and the dependencies compile twice: once under xtask, once outside.
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("CARGO_") {
-                command.env_remove(name);
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&name);
             }
         }
         let mut child = command
