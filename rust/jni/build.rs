@@ -6,6 +6,8 @@ fn main() {
     if target == "linux" {
         // A plugin loader that is collected must not unmap code on which a tokio thread still runs.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+        // Dependencies with C interfaces of their own would export those too.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
         // Stripped at link time: one profile serves the tests and the plugin.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-s");
     }

@@ -7,6 +7,16 @@
 //! socket, starts a thread or logs. Time, ids and table metadata arrive as arguments; decisions
 //! leave as values. `clippy.toml` beside `Cargo.toml` is the wall.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
 pub mod commit;
 pub mod config;
 pub mod control;

@@ -2,6 +2,7 @@
 //!
 //! `*.bin` are written by `GoldenFramesTest` and compared here with their `.txt`; `effects/*.bin`
 //! are written here and compared by `EffectsTest`. `UPDATE_EXPECT=1` renews what Rust owns.
+#![expect(clippy::disallowed_methods, reason = "golden files are files")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -31,7 +31,8 @@ fn xml_code_and_message(text: &str) -> Option<String> {
     };
     let code = element("Code").unwrap_or("unknown code");
     let message = element("Message").unwrap_or("");
-    Some(format!("{}{code}: {message}", text.get(..start)?))
+    // No colon: `SignatureDoesNotMatch: The …` would look like a key and its value.
+    Some(format!("{}{code} ({message})", text.get(..start)?))
 }
 
 fn is_name_char(c: char) -> bool {
@@ -40,9 +41,6 @@ fn is_name_char(c: char) -> bool {
 
 fn is_secret_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    if lower.ends_with("id") {
-        return false; // `InvalidAccessKeyId: …` says something
-    }
     matches!(lower.as_str(), "sig" | "sas" | "key")
         || is_secret_key(name)
         || SECRET_PARTS.iter().any(|part| lower.contains(part))
@@ -159,7 +157,7 @@ mod tests {
     fn an_s3_body_keeps_code_and_message_only() {
         let body = "403: <?xml version=\"1.0\"?><Error><Code>InvalidAccessKeyId</Code>\
                     <Message>no such key id</Message><AWSAccessKeyId>AKIAX</AWSAccessKeyId></Error>";
-        assert_eq!(foreign(body), "403: InvalidAccessKeyId: no such key id");
+        assert_eq!(foreign(body), "403: InvalidAccessKeyId (no such key id)");
     }
 
     #[test]

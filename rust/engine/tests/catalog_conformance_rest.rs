@@ -4,8 +4,9 @@
 //! - `FRAZIL_TEST_REST_URI`: its address;
 //! - `FRAZIL_TEST_REST_PROPERTIES`: more catalog properties, `key=value`, one a line;
 //! - `FRAZIL_TEST_REST_FLAGS`: words out of `creates-twice` (creating a table again returns it),
-//!   `makes-namespaces` (a table may come before its namespace), `plain-names` (names become paths), `vends` (keys must come from the catalog), `open` (it
-//!   lets everybody in).
+//!   `makes-namespaces` (a table may come before its namespace), `plain-names` (names become
+//!   paths), `vends` (keys must come from the catalog), `open` (it lets everybody in),
+//!   `faults` (it can be told to fail).
 
 mod support;
 
@@ -120,5 +121,46 @@ async fn a_storage_outlives_its_keys() {
     assert!(files.len() > 2);
     for file in files {
         assert!(table.storage.exists(&file).await.unwrap(), "{file}");
+    }
+}
+
+/// Arms one fault of the next commit, in the reference catalog of the test bed.
+async fn arm(mode: &str, delay_ms: u64) -> bool {
+    let uri = environment("FRAZIL_TEST_REST_URI");
+    let url = format!("{uri}/bed/fault?op=commit&mode={mode}&n=1&ms={delay_ms}");
+    let answer = reqwest::Client::new().post(url).send().await.unwrap();
+    answer.status().is_success()
+}
+
+#[tokio::test]
+#[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
+async fn faults_of_a_commit_are_told_apart() {
+    if !has_flag("faults") {
+        assert!(
+            !arm("before", 0).await,
+            "the catalog takes faults: set the flag"
+        );
+        return;
+    }
+    let catalog = open_rest(&properties()).unwrap();
+    let ident = iceberg::TableIdent::from_strs([format!("faults_{}", run()), "t".into()]).unwrap();
+    catalog.create_namespace(&ident.namespace).await.unwrap();
+    catalog
+        .create_table(&ident, support::create())
+        .await
+        .unwrap();
+    for (mode, delay_ms, outcome, is_applied) in [
+        ("before", 0, "Unknown", false),
+        ("after", 0, "Unknown", true),
+        ("conflict", 0, "Conflict", false),
+        ("delay", 300, "Committed", true),
+    ] {
+        let base = catalog.load_table(&ident).await.unwrap();
+        assert!(arm(mode, delay_ms).await);
+        let got = catalog.commit(&base, support::set(&base, mode, "1")).await;
+        assert!(format!("{got:?}").starts_with(outcome), "{mode}: {got:?}");
+        let after = catalog.load_table(&ident).await.unwrap();
+        let has_property = after.metadata.properties().contains_key(mode);
+        assert_eq!(has_property, is_applied, "{mode}");
     }
 }

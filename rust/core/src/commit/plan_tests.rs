@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use iceberg::TableCreation;
@@ -285,7 +284,7 @@ fn old_and_encrypted_tables_are_refused() {
     );
     let encrypted = table(FormatVersion::V3)
         .into_builder(None)
-        .set_properties(HashMap::from([("encryption.key-id".into(), "k".into())]))
+        .set_properties([("encryption.key-id".into(), "k".into())].into())
         .unwrap()
         .build()
         .unwrap()

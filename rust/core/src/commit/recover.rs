@@ -28,7 +28,7 @@ pub fn state_of(metadata: &TableMetadata, wid: &str, branch: &str) -> Result<Opt
     {
         return Ok(Some(main));
     }
-    rebuild(metadata, wid, branch, &newest).map(Some)
+    rebuild(metadata, wid, branch, newest).map(Some)
 }
 
 /// Returns the snapshot that a commit to `branch` builds on: its head, or for a branch that does

@@ -482,7 +482,7 @@ mod tests {
     fn records_without_rows_move_the_offset() {
         let mut progress = WriterProgress::new(session(1), 1);
         assert!(!progress.assign(&[p(0)]));
-        assert!(progress.read(&p(0), 0));
+        progress.read(&p(0), 0, 0);
         assert_eq!(
             progress.pre_commit(&p(0), 11),
             Some(11),

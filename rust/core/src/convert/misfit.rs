@@ -29,8 +29,6 @@ pub enum Reason {
     TooDeep,
     /// The value as a whole is neither a struct nor a map.
     NotARecord,
-    /// The bytes of the frame that should hold the value are damaged.
-    Damaged,
 }
 
 impl Reason {
@@ -48,7 +46,6 @@ impl Reason {
             Reason::UnknownField => "FIELD_NOT_IN_TABLE",
             Reason::TooDeep => "VALUE_TOO_DEEP",
             Reason::NotARecord => "VALUE_NOT_A_RECORD",
-            Reason::Damaged => "VALUE_DAMAGED",
         }
     }
 
@@ -70,14 +67,18 @@ impl Reason {
                 "the record's value is neither a struct nor a map: use a converter or transform \
                  that makes one (HoistField wraps a single value)"
             }
-            Reason::Damaged => "the bytes of the value are damaged",
         }
     }
 }
 
 /// A value that does not fit: reason, path and types, never the value itself.
+///
+/// Boxed, because results that may be one are passed around for every value, and nearly none is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct Misfit(Box<Parts>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Parts {
     reason: Reason,
     /// Steps from the inside out; turned around when shown.
     path: Vec<String>,
@@ -90,28 +91,28 @@ pub struct Misfit {
 impl Misfit {
     /// Creates a misfit of a value whose type is called `source`.
     pub fn new(reason: Reason, source: &'static str) -> Self {
-        Misfit {
+        Misfit(Box::new(Parts {
             reason,
             path: Vec::new(),
             source,
             length: None,
             target: None,
             detail: None,
-        }
+        }))
     }
 
     /// Adds the length of a text (in bytes), byte string or collection.
     #[must_use]
     pub fn length(mut self, length: usize) -> Self {
-        self.length = Some(length);
+        self.0.length = Some(length);
         self
     }
 
     /// Names the innermost type that the value was to become.
     #[must_use]
     pub fn target(mut self, target: impl fmt::Display) -> Self {
-        if self.target.is_none() {
-            self.target = Some(target.to_string());
+        if self.0.target.is_none() {
+            self.0.target = Some(target.to_string());
         }
         self
     }
@@ -119,26 +120,26 @@ impl Misfit {
     /// Adds what else helps, never taken from the value.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
+        self.0.detail = Some(detail.into());
         self
     }
 
     /// Puts the misfit inside of the field or element called `step`.
     #[must_use]
     pub fn inside(mut self, step: &str) -> Self {
-        self.path.push(step.to_owned());
+        self.0.path.push(step.to_owned());
         self
     }
 
     /// Returns the reason.
     pub fn reason(&self) -> Reason {
-        self.reason
+        self.0.reason
     }
 
     /// Returns the path of the column, such as `order.lines.element.price`.
     pub fn path(&self) -> String {
         let mut path = String::new();
-        for step in self.path.iter().rev() {
+        for step in self.0.path.iter().rev() {
             if !path.is_empty() {
                 path.push('.');
             }
@@ -152,22 +153,22 @@ impl From<Misfit> for SinkError {
     fn from(misfit: Misfit) -> Self {
         let path = misfit.path();
         let mut message = if path.is_empty() {
-            misfit.reason.sentence().to_owned()
+            misfit.0.reason.sentence().to_owned()
         } else {
-            format!("column `{path}`: {}", misfit.reason.sentence())
+            format!("column `{path}`: {}", misfit.0.reason.sentence())
         };
-        if let Some(detail) = &misfit.detail {
+        if let Some(detail) = &misfit.0.detail {
             message.push_str(&format!(" ({detail})"));
         }
-        let mut error = SinkError::data(misfit.reason.code(), message);
+        let mut error = SinkError::data(misfit.0.reason.code(), message);
         if !path.is_empty() {
             error = error.with("column", path);
         }
-        error = error.with("source_type", misfit.source);
-        if let Some(target) = misfit.target {
+        error = error.with("source_type", misfit.0.source);
+        if let Some(target) = misfit.0.target {
             error = error.with("column_type", target);
         }
-        if let Some(length) = misfit.length {
+        if let Some(length) = misfit.0.length {
             error = error.with("length", length);
         }
         error

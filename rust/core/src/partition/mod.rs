@@ -12,8 +12,6 @@ mod murmur;
 mod path;
 mod values;
 
-use std::collections::HashMap;
-
 use arrow_array::RecordBatch;
 use iceberg::spec::{PartitionSpec, PrimitiveType, Schema, Struct, StructType, Transform, Type};
 
@@ -117,7 +115,12 @@ impl Partitioner {
             .iter()
             .map(|field| Values::compute(field.transform, &field.source, &field.position, batch))
             .collect::<Result<Vec<_>>>()?;
-        let mut numbers: HashMap<Box<[u8]>, usize> = HashMap::new();
+        #[expect(
+            clippy::disallowed_types,
+            reason = "one look-up for each row; its order is never seen: groups are numbered by \
+                      first appearance"
+        )]
+        let mut numbers = std::collections::HashMap::<Box<[u8]>, usize>::new();
         let mut groups: Vec<(PartitionKey, RowIndices)> = Vec::new();
         let (mut key, mut previous, mut group) = (Vec::new(), Vec::new(), usize::MAX);
         for row in 0..rows {

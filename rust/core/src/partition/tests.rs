@@ -315,7 +315,8 @@ proptest! {
             }
         }
         prop_assert!(seen.into_iter().all(|seen| seen));
-        let keys: std::collections::HashSet<_> = groups.iter().map(|(key, _)| key).collect();
+        let keys: std::collections::BTreeSet<_> =
+            groups.iter().map(|(key, _)| format!("{key:?}")).collect();
         prop_assert_eq!(keys.len(), groups.len());
     }
 

@@ -66,6 +66,17 @@ fn show(schema: &Schema) -> Vec<String> {
     fields.iter().map(show).collect()
 }
 
+fn assert_types<const N: usize>(cases: [(SourceSchema, &str); N]) {
+    for (source, expected) in cases {
+        let label = format!("{:?} {:?}", source.kind(), source.name);
+        assert_eq!(
+            created_one(source).unwrap().to_string(),
+            expected,
+            "{label}"
+        );
+    }
+}
+
 #[test]
 fn connect_types_become_iceberg_types() {
     let long = || scalar(SourceKind::Int64);
@@ -91,6 +102,16 @@ fn connect_types_become_iceberg_types() {
             SourceSchema::logical_type(LogicalType::Timestamp),
             "timestamptz",
         ),
+    ];
+    assert_types(cases);
+}
+
+#[test]
+fn debezium_types_become_what_they_mean() {
+    let long = || scalar(SourceKind::Int64);
+    let int = || scalar(SourceKind::Int32);
+    let text = || scalar(SourceKind::String);
+    assert_types([
         (int().named("io.debezium.time.Date"), "date"),
         (int().named("io.debezium.time.Time"), "time"),
         (long().named("io.debezium.time.MicroTime"), "time"),
@@ -124,15 +145,13 @@ fn connect_types_become_iceberg_types() {
                 .named("io.debezium.data.VariableScaleDecimal"),
             "string",
         ),
-    ];
-    for (source, expected) in cases {
-        let label = format!("{:?} {:?}", source.kind(), source.name);
-        assert_eq!(
-            created_one(source).unwrap().to_string(),
-            expected,
-            "{label}"
-        );
-    }
+    ]);
+}
+
+#[test]
+fn types_that_no_column_has_are_refused() {
+    let decimal = |scale| SourceSchema::logical_type(LogicalType::Decimal { scale });
+    let bounded = |precision| decimal(2).with_parameter("connect.decimal.precision", precision);
     for source in [
         decimal(-2),
         decimal(39),

@@ -265,20 +265,8 @@ fn decode_data<'a>(
     rows: usize,
     depth: usize,
 ) -> Result<ColumnData<'a>> {
-    match schema.logical() {
-        Some(LogicalType::Decimal { scale }) => {
-            let (offsets, length) = reader.offsets(rows)?;
-            let data = reader.take(length)?;
-            return Ok(ColumnData::Decimal {
-                scale,
-                offsets,
-                data,
-            });
-        }
-        Some(LogicalType::Date) => return Ok(ColumnData::Date(reader.array(rows)?)),
-        Some(LogicalType::Time) => return Ok(ColumnData::Time(reader.array(rows)?)),
-        Some(LogicalType::Timestamp) => return Ok(ColumnData::Timestamp(reader.array(rows)?)),
-        None => {}
+    if let Some(logical) = schema.logical() {
+        return decode_logical(reader, logical, rows);
     }
     Ok(match schema.kind() {
         SourceKind::Int8 => ColumnData::Int8(reader.array(rows)?),
@@ -332,6 +320,27 @@ fn decode_data<'a>(
                 values,
             }
         }
+    })
+}
+
+fn decode_logical<'a>(
+    reader: &mut Reader<'a>,
+    logical: LogicalType,
+    rows: usize,
+) -> Result<ColumnData<'a>> {
+    Ok(match logical {
+        LogicalType::Decimal { scale } => {
+            let (offsets, length) = reader.offsets(rows)?;
+            let data = reader.take(length)?;
+            ColumnData::Decimal {
+                scale,
+                offsets,
+                data,
+            }
+        }
+        LogicalType::Date => ColumnData::Date(reader.array(rows)?),
+        LogicalType::Time => ColumnData::Time(reader.array(rows)?),
+        LogicalType::Timestamp => ColumnData::Timestamp(reader.array(rows)?),
     })
 }
 

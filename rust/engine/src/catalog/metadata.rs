@@ -1,8 +1,11 @@
 //! Reads table metadata, and says what is wrong with metadata that the crate cannot read.
 
+use std::collections::BTreeMap;
+
 use frazil_core::{Result, SinkError};
 use iceberg::spec::TableMetadata;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// Column types of the specification that this version cannot read.
@@ -10,6 +13,51 @@ const UNSUPPORTED_TYPES: [&str; 4] = ["variant", "geometry", "geography", "unkno
 
 /// The newest format version that this version reads.
 const FORMAT_VERSION_MAX: u64 = 3;
+
+/// The fields of table metadata that the crate keeps when it writes what it has read.
+const KEPT_FIELDS: [&str; 26] = [
+    "format-version",
+    "table-uuid",
+    "location",
+    "last-sequence-number",
+    "last-updated-ms",
+    "last-column-id",
+    "schema",
+    "schemas",
+    "current-schema-id",
+    "partition-spec",
+    "partition-specs",
+    "default-spec-id",
+    "last-partition-id",
+    "properties",
+    "current-snapshot-id",
+    "snapshots",
+    "snapshot-log",
+    "metadata-log",
+    "sort-orders",
+    "default-sort-order-id",
+    "refs",
+    "statistics",
+    "partition-statistics",
+    "next-row-id",
+    "encryption-keys",
+    "row-lineage",
+];
+
+/// Returns an error if metadata has a field that would be lost by writing it anew, as a commit
+/// without a server does.
+pub(super) fn require_kept(json: &[u8]) -> Result<()> {
+    let fields: BTreeMap<String, IgnoredAny> =
+        serde_json::from_slice(json).map_err(|error| invalid(&error.to_string()))?;
+    match fields
+        .keys()
+        .find(|field| !KEPT_FIELDS.contains(&field.as_str()))
+    {
+        None => Ok(()),
+        Some(field) => Err(unsupported("its metadata has a field that would be lost")
+            .with("field", crate::redact::foreign(field))),
+    }
+}
 
 /// Parses table metadata.
 pub(super) fn parse(json: &[u8]) -> Result<TableMetadata> {
@@ -121,6 +169,14 @@ mod tests {
             assert_eq!(error.code(), "TABLE_METADATA_UNSUPPORTED", "{type_json}");
             assert_eq!(error.context()[1], ("type", name.to_string()));
         }
+    }
+
+    #[test]
+    fn a_field_that_would_be_lost_is_named() {
+        require_kept(br#"{"format-version":3,"next-row-id":1}"#).unwrap();
+        let error = require_kept(br#"{"format-version":3,"new-thing":{"a":[1]}}"#).unwrap_err();
+        assert_eq!(error.code(), "TABLE_METADATA_UNSUPPORTED");
+        assert_eq!(error.context()[0], ("field", "new-thing".to_string()));
     }
 
     #[test]

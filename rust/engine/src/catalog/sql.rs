@@ -25,6 +25,9 @@ use crate::storage::{StoreCache, TableStorage};
 use database::{Database, Swap};
 use names::{directory_name, namespace_column, next_metadata_location, sqlite_path};
 
+/// The first bytes of a compressed metadata file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// See the module.
 pub struct SqlCatalog {
     name: String,
@@ -96,7 +99,7 @@ impl SqlCatalog {
     async fn read(&self, ident: &TableIdent, location: String) -> Result<LoadedTable> {
         let storage = self.storage(&location)?;
         let bytes = storage.get(&location).await?;
-        let metadata = if bytes.starts_with(&[0x1f, 0x8b]) {
+        let metadata = if bytes.starts_with(&GZIP) {
             TableMetadata::read_from(&storage.file_io(), &location)
                 .await
                 .map_err(|error| {
@@ -177,14 +180,30 @@ impl SqlCatalog {
         })
     }
 
+    /// Loads a table to write its metadata anew.
+    async fn load_to_rewrite(&self, ident: &TableIdent) -> Result<LoadedTable> {
+        let table = self.load_table(ident).await?;
+        if let Some(location) = &table.metadata_location {
+            let json = table.storage.get(location).await?;
+            // Compressed metadata is the work of few writers, none of which adds fields.
+            if !json.starts_with(&GZIP) {
+                metadata::require_kept(&json).map_err(|error| error.with("table", ident))?;
+            }
+        }
+        Ok(table)
+    }
+
     async fn try_commit(
         &self,
         ident: &TableIdent,
         commit: TableCommit,
     ) -> Result<LoadedTable, CommitOutcome> {
         // Until the swap, an error means that nothing was applied.
-        let current = self.load_table(ident).await.map_err(|error| {
-            if error.code() == "TABLE_NOT_FOUND" {
+        let current = self.load_to_rewrite(ident).await.map_err(|error| {
+            if matches!(
+                error.code(),
+                "TABLE_NOT_FOUND" | "TABLE_METADATA_UNSUPPORTED"
+            ) {
                 CommitOutcome::Refused(error)
             } else {
                 CommitOutcome::Conflict(error)

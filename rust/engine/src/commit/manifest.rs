@@ -6,7 +6,7 @@ use bytes::Bytes;
 use frazil_core::control::segment::{FileCounts, SealedManifest, partition_number};
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{
-    DataContentType, DataFile, FormatVersion, ManifestWriterBuilder, TableMetadata,
+    DataContentType, DataFile, FormatVersion, ManifestWriterBuilder, PartitionSpec, TableMetadata,
 };
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -47,18 +47,7 @@ pub async fn write_manifest(
     let spec = metadata.partition_spec_by_id(spec_id).ok_or_else(|| {
         SinkError::internal("the table has no such partition spec").with("spec", spec_id)
     })?;
-    let mut counts = FileCounts::default();
-    let mut partitions = BTreeSet::new();
-    for file in &files {
-        if file.partition().fields().len() != spec.fields().len() {
-            return Err(SinkError::internal(
-                "a file's partition values do not fit its partition spec",
-            )
-            .with("spec", spec_id));
-        }
-        counts.add(&FileCounts::of_file(file));
-        partitions.insert(partition_number(spec_id, file));
-    }
+    let (counts, partitions) = measure(spec, &files)?;
     let content = files.first().map(DataFile::content_type);
     let content =
         content.ok_or_else(|| SinkError::internal("a manifest needs at least one file"))?;
@@ -111,4 +100,21 @@ pub async fn write_manifest(
         partitions,
         sha256,
     })
+}
+
+/// Sums up what the files add to a snapshot, and checks what `iceberg`'s writer would panic about.
+fn measure(spec: &PartitionSpec, files: &[DataFile]) -> Result<(FileCounts, BTreeSet<u64>)> {
+    let mut counts = FileCounts::default();
+    let mut partitions = BTreeSet::new();
+    for file in files {
+        if file.partition().fields().len() != spec.fields().len() {
+            return Err(SinkError::internal(
+                "a file's partition values do not fit its partition spec",
+            )
+            .with("spec", spec.spec_id()));
+        }
+        counts.add(&FileCounts::of_file(file));
+        partitions.insert(partition_number(spec.spec_id(), file));
+    }
+    Ok((counts, partitions))
 }

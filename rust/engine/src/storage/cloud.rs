@@ -35,8 +35,8 @@ fn retry() -> RetryConfig {
             max_backoff: Duration::from_secs(10),
             base: 2.0,
         },
-        max_retries: 6,
-        retry_timeout: Duration::from_secs(90),
+        max_retries: 10,
+        retry_timeout: Duration::from_secs(60),
     }
 }
 

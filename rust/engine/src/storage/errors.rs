@@ -39,7 +39,7 @@ pub fn store_error(location: &str, error: &StoreError) -> SinkError {
     if let Some(ours) = find_sink_error(error) {
         return copy(ours).with("location", redact::foreign(location));
     }
-    let text = redact::foreign(&error.to_string());
+    let text = redact::foreign(&full_text(error));
     let ours = match error {
         StoreError::NotFound { .. } => {
             SinkError::fatal("STORAGE_NOT_FOUND", "the file does not exist")
@@ -55,6 +55,11 @@ pub fn store_error(location: &str, error: &StoreError) -> SinkError {
             "STORAGE_CREDENTIALS_MISSING",
             "there are no keys for the store: the catalog vended none, none are configured, and \
              the environment of the worker has none",
+        ),
+        _ if text.contains("invalid peer certificate") => SinkError::config(
+            "TLS_UNTRUSTED",
+            "the store's certificate is not trusted: name its authority in \
+             `iceberg.catalog.tls.ca-file`",
         ),
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
             SinkError::fatal(
@@ -72,6 +77,20 @@ pub fn store_error(location: &str, error: &StoreError) -> SinkError {
     };
     ours.with("location", redact::foreign(location))
         .with("store_says", text)
+}
+
+/// An error with those of its causes that its own text leaves out.
+fn full_text(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Finds the [`SinkError`] that one of our own providers or adapters put under a foreign error.

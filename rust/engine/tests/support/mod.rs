@@ -300,7 +300,7 @@ pub(crate) fn create() -> CreateTable {
     }
 }
 
-fn set(base: &LoadedTable, key: &str, value: &str) -> TableCommit {
+pub(crate) fn set(base: &LoadedTable, key: &str, value: &str) -> TableCommit {
     TableCommit {
         requirements: vec![TableRequirement::UuidMatch {
             uuid: base.metadata.uuid(),

@@ -127,17 +127,25 @@ fn debezium_names_give_numbers_their_unit() {
         ),
         "-1"
     );
-    // The same numbers without a name have no unit; a name on the wrong kind is no name.
-    assert_eq!(land_with(&timestamp, long.clone(), value(1)), UNIT);
-    assert_eq!(
-        land_with(&timestamp, dbz(&int, "time.Timestamp"), Value::Int32(1)),
-        UNIT
-    );
+}
+
+#[test]
+fn a_bare_number_and_a_name_on_the_wrong_kind_have_no_unit() {
+    let timestamp = primitive(PrimitiveType::Timestamp);
+    let long = SourceSchema::scalar(SourceKind::Int64);
+    let wrong = SourceSchema::scalar(SourceKind::Int32).named("io.debezium.time.Timestamp");
+    assert_eq!(land_with(&timestamp, long, Value::Int64(1)), UNIT);
+    assert_eq!(land_with(&timestamp, wrong, Value::Int32(1)), UNIT);
+}
+
+#[test]
+fn a_decimal_with_its_own_scale_lands_exactly() {
+    let string = primitive(PrimitiveType::String);
     let decimal = SourceSchema::structure([
         ("scale", SourceSchema::scalar(SourceKind::Int32)),
         ("value", SourceSchema::scalar(SourceKind::Bytes)),
     ]);
-    let decimal = dbz(&decimal, "data.VariableScaleDecimal");
+    let decimal = decimal.named("io.debezium.data.VariableScaleDecimal");
     let number = Value::Struct(vec![Value::Int32(2), Value::Bytes(vec![0x04, 0xD2])]);
     assert_eq!(land_with(&string, decimal.clone(), number.clone()), "12.34");
     assert_eq!(

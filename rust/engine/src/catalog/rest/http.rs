@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use frazil_core::{Result, SinkError};
+use frazil_core::{ErrorKind, Result, SinkError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url, redirect};
 use serde::Deserialize;
@@ -147,17 +147,21 @@ impl Http {
         let (mut tries, mut redirects, mut pause) = (0, 0, FIRST_PAUSE);
         loop {
             let outcome = self.send(request.clone()).await;
-            if let Ok(answer) = &outcome {
-                if let Some(url) = same_host_redirect(&request.url, answer)
-                    && redirects < REDIRECTS_MAX
-                {
-                    redirects += 1;
-                    request.url = url;
-                    continue;
+            let is_transient = match &outcome {
+                Ok(answer) => {
+                    if let Some(url) = same_host_redirect(&request.url, answer)
+                        && redirects < REDIRECTS_MAX
+                    {
+                        redirects += 1;
+                        request.url = url;
+                        continue;
+                    }
+                    answer.is_transient()
                 }
-                if !answer.is_transient() {
-                    return outcome;
-                }
+                Err(error) => error.kind() == ErrorKind::Retriable,
+            };
+            if !is_transient {
+                return outcome;
             }
             tries += 1;
             let asked = outcome.as_ref().ok().and_then(|answer| answer.retry_after);
@@ -205,9 +209,17 @@ async fn body(mut response: Response, host: &str) -> Result<Bytes> {
 
 /// The error of a request without a complete answer.
 fn unreachable(host: &str, error: reqwest::Error) -> SinkError {
-    SinkError::retriable("CATALOG_UNAVAILABLE", "the catalog did not answer")
-        .with("host", host)
-        .with("reason", text_of(error))
+    let reason = text_of(error);
+    let error = if reason.contains("invalid peer certificate") {
+        SinkError::config(
+            "TLS_UNTRUSTED",
+            "the catalog's certificate is not trusted: name its authority in \
+             `iceberg.catalog.tls.ca-file`",
+        )
+    } else {
+        SinkError::retriable("CATALOG_UNAVAILABLE", "the catalog did not answer")
+    };
+    error.with("host", host).with("reason", reason)
 }
 
 /// All causes of an error, without the URL.

@@ -9,7 +9,7 @@ use arrow_array::{
     StringArray, StructArray, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Schema as ArrowSchema};
 use arrow_select::concat::concat_batches;
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{
@@ -101,107 +101,102 @@ pub(super) fn schema() -> Arc<Schema> {
 pub(super) fn rows(schema: &Schema, from: i64, to: i64) -> RecordBatch {
     let arrow = Arc::new(schema_to_arrow_schema(schema).unwrap());
     let keys: Vec<i64> = (from..to).collect();
-    let opt = |n: &i64| (n % 7 != 3).then_some(*n);
-    let longs = || keys.iter().map(opt);
+    let mut columns = numbers(&keys);
+    columns.extend(instants(&keys));
+    columns.extend(bytes(&keys));
+    columns.extend(nested(&arrow, &keys));
+    RecordBatch::try_new(arrow, columns).unwrap()
+}
+
+fn optional<A, T>(keys: &[i64], value: impl Fn(i64) -> T) -> A
+where
+    A: FromIterator<Option<T>>,
+{
+    keys.iter()
+        .map(|n| (n % 7 != 3).then(|| value(*n)))
+        .collect()
+}
+
+fn numbers(keys: &[i64]) -> Vec<ArrayRef> {
     let decimal = |precision, scale, factor: i128| {
-        let array: Decimal128Array = longs()
-            .map(|n| n.map(|n| (i128::from(n) - 500) * factor))
-            .collect();
+        let array: Decimal128Array = optional(keys, |n| (i128::from(n) - 500) * factor);
         Arc::new(array.with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
     };
-    let fixed = |width: i32, bytes: &dyn Fn(i64) -> Vec<u8>| {
-        let values = longs().map(|n| n.map(bytes));
-        Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, width).unwrap())
-            as ArrayRef
-    };
-    let stamp = || {
-        longs()
-            .map(|n| n.map(|n| (n - 500) * 3_700_000_007))
-            .collect::<TimestampMicrosecondArray>()
-    };
-    let DataType::Struct(children) = arrow.field(16).data_type() else {
-        panic!()
-    };
-    let city: StringArray = longs().map(|n| n.map(|n| format!("city {n}"))).collect();
-    let height: Float64Array = longs().map(|n| n.map(|n| n as f64 / 4.0)).collect();
-    let st = StructArray::new(
-        children.clone(),
-        vec![Arc::new(city), Arc::new(height)],
-        None,
-    );
-    let DataType::List(element) = arrow.field(17).data_type() else {
-        panic!()
-    };
-    let two = || OffsetBuffer::from_lengths(keys.iter().map(|_| 2));
-    let elements: Int32Array = keys.iter().flat_map(|n| [Some(*n as i32), None]).collect();
-    let li = ListArray::new(element.clone(), two(), Arc::new(elements), None);
-    let DataType::Map(entry, _) = arrow.field(18).data_type() else {
-        panic!()
-    };
-    let DataType::Struct(pair) = entry.data_type() else {
-        panic!()
-    };
-    let names: StringArray = keys.iter().flat_map(|_| [Some("x"), Some("y")]).collect();
-    let values: Int64Array = keys.iter().flat_map(|n| [Some(*n), None]).collect();
-    let pairs = StructArray::new(pair.clone(), vec![Arc::new(names), Arc::new(values)], None);
-    let ma = MapArray::new(entry.clone(), two(), pairs, None, false);
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from(keys.clone())),
-        Arc::new(
-            longs()
-                .map(|n| n.map(|n| n as i32 - 500))
-                .collect::<Int32Array>(),
-        ),
-        Arc::new(
-            longs()
-                .map(|n| n.map(|n| n % 2 == 0))
-                .collect::<BooleanArray>(),
-        ),
-        Arc::new(
-            longs()
-                .map(|n| n.map(|n| if n % 5 == 0 { f32::NAN } else { n as f32 }))
-                .collect::<Float32Array>(),
-        ),
-        Arc::new(
-            longs()
-                .map(|n| n.map(|n| n as f64 - 500.5))
-                .collect::<Float64Array>(),
-        ),
+    let float = |n: i64| if n % 5 == 0 { f32::NAN } else { n as f32 };
+    vec![
+        Arc::new(Int64Array::from(keys.to_vec())),
+        Arc::new(optional::<Int32Array, _>(keys, |n| n as i32 - 500)),
+        Arc::new(optional::<BooleanArray, _>(keys, |n| n % 2 == 0)),
+        Arc::new(optional::<Float32Array, _>(keys, float)),
+        Arc::new(optional::<Float64Array, _>(keys, |n| n as f64 - 500.5)),
         decimal(9, 2, 31),
         decimal(18, 4, 1_000_000_007),
         decimal(38, 10, 1 << 70),
-        Arc::new(
-            longs()
-                .map(|n| n.map(|n| n as i32 - 500))
-                .collect::<Date32Array>(),
-        ),
-        Arc::new(
-            longs()
-                .map(|n| n.map(|n| n * 1_000_003))
-                .collect::<Time64MicrosecondArray>(),
-        ),
-        Arc::new(stamp()),
-        Arc::new(stamp().with_timezone("+00:00")),
-        Arc::new(
-            longs()
-                .map(|n| n.map(|n| format!("{:03}/é🧊 {}", n % 50, "x".repeat(n as usize % 90))))
-                .collect::<StringArray>(),
-        ),
-        fixed(16, &|n| {
-            (n as u128)
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834)
-                .to_be_bytes()
-                .to_vec()
-        }),
+    ]
+}
+
+fn instants(keys: &[i64]) -> Vec<ArrayRef> {
+    let stamp = |n: i64| (n - 500) * 3_700_000_007;
+    let stamps: TimestampMicrosecondArray = optional(keys, stamp);
+    vec![
+        Arc::new(optional::<Date32Array, _>(keys, |n| n as i32 - 500)),
+        Arc::new(optional::<Time64MicrosecondArray, _>(keys, |n| {
+            n * 1_000_003
+        })),
+        Arc::new(stamps.clone()),
+        Arc::new(stamps.with_timezone("+00:00")),
+    ]
+}
+
+fn bytes(keys: &[i64]) -> Vec<ArrayRef> {
+    let fixed = |width, value: &dyn Fn(i64) -> Vec<u8>| {
+        let values: Vec<_> = optional(keys, value);
+        let values = values.into_iter();
+        let array = FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, width).unwrap();
+        Arc::new(array) as ArrayRef
+    };
+    let text = |n: i64| format!("{:03}/é🧊 {}", n % 50, "x".repeat(n as usize % 90));
+    let uuid = |n: i64| (n as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834);
+    let binary = |n: i64| vec![(n % 251) as u8; n as usize % 40];
+    vec![
+        Arc::new(optional::<StringArray, _>(keys, text)),
+        fixed(16, &|n| uuid(n).to_be_bytes().to_vec()),
         fixed(5, &|n| (n as u64).to_be_bytes()[3..].to_vec()),
-        Arc::new(LargeBinaryArray::from_iter(
-            longs().map(|n| n.map(|n| vec![(n % 251) as u8; n as usize % 40])),
+        Arc::new(optional::<LargeBinaryArray, _>(keys, binary)),
+    ]
+}
+
+fn nested(arrow: &ArrowSchema, keys: &[i64]) -> Vec<ArrayRef> {
+    let DataType::Struct(children) = arrow.field(16).data_type() else {
+        panic!("`st` is no struct")
+    };
+    let DataType::List(element) = arrow.field(17).data_type() else {
+        panic!("`li` is no list")
+    };
+    let DataType::Map(entry, _) = arrow.field(18).data_type() else {
+        panic!("`ma` is no map")
+    };
+    let DataType::Struct(pair) = entry.data_type() else {
+        panic!("the entries of `ma` are no structs")
+    };
+    let city: StringArray = optional(keys, |n| format!("city {n}"));
+    let height: Float64Array = optional(keys, |n| n as f64 / 4.0);
+    let address: Vec<ArrayRef> = vec![Arc::new(city), Arc::new(height)];
+    let two = || OffsetBuffer::from_lengths(keys.iter().map(|_| 2));
+    let elements: Int32Array = keys.iter().flat_map(|n| [Some(*n as i32), None]).collect();
+    let names: StringArray = keys.iter().flat_map(|_| [Some("x"), Some("y")]).collect();
+    let values: Int64Array = keys.iter().flat_map(|n| [Some(*n), None]).collect();
+    let pairs = StructArray::new(pair.clone(), vec![Arc::new(names), Arc::new(values)], None);
+    vec![
+        Arc::new(StructArray::new(children.clone(), address, None)),
+        Arc::new(ListArray::new(
+            element.clone(),
+            two(),
+            Arc::new(elements),
+            None,
         )),
-        Arc::new(st),
-        Arc::new(li),
-        Arc::new(ma),
-    ];
-    RecordBatch::try_new(arrow, columns).unwrap()
+        Arc::new(MapArray::new(entry.clone(), two(), pairs, None, false)),
+    ]
 }
 
 pub(super) fn spec(schema: &Arc<Schema>, terms: &[(&str, Transform)]) -> PartitionSpec {
