@@ -177,6 +177,10 @@ class RestCatalog:
         return body  # type: ignore[return-value]
 
 
+# Else it leaves log files in the machine's folder for temporary files.
+LOG_HERE = "-logtostderr=true"
+
+
 class SeaweedFS:
     """S3, STS and an Iceberg REST catalog with vended keys scoped to a table, in one process."""
 
@@ -255,7 +259,7 @@ class SeaweedFS:
         options["s3.iceberg.credentialRole"] = "arn:aws:iam::role/IcebergTableAccess"
         options["s3.iceberg.credentialDurationSeconds"] = self._key_seconds
         self.process.start(
-            [self._program, "mini", *(f"-{key}={value}" for key, value in options.items())],
+            [self._program, LOG_HERE, "mini", *(f"-{key}={value}" for key, value in options.items())],
             cwd=self.folder,
         )
         self.process.wait_ready(
@@ -270,7 +274,7 @@ class SeaweedFS:
 
         def made() -> bool:
             done = subprocess.run(
-                [self._program, "shell", f"-master={master}"],
+                [self._program, LOG_HERE, "shell", f"-master={master}"],
                 input=f"s3tables.bucket -create -name {self.WAREHOUSE} -account 000000000000\n",
                 capture_output=True,
                 text=True,
