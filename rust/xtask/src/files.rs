@@ -27,8 +27,8 @@ impl TextFile {
     }
 }
 
-/// Reads all files that git tracks or would track; files that are not UTF-8 are left out.
-pub(crate) fn read_all() -> Result<Vec<TextFile>, Failure> {
+/// Returns the paths of all files that git tracks or would track, from the root with slashes.
+pub(crate) fn tracked() -> Result<Vec<String>, Failure> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root())
@@ -38,19 +38,19 @@ pub(crate) fn read_all() -> Result<Vec<TextFile>, Failure> {
         return Err("`git ls-files` failed: is this a clone?".to_owned());
     }
     let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    // A file that is deleted but not yet staged is still listed.
+    let there = names.lines().filter(|path| root().join(path).is_file());
+    Ok(there.map(str::to_owned).collect())
+}
+
+/// Reads all files that git tracks or would track; files that are not UTF-8 are left out.
+pub(crate) fn read_all() -> Result<Vec<TextFile>, Failure> {
     let mut files = Vec::new();
-    for path in names.lines() {
-        let whole: PathBuf = root().join(path);
-        // A file that is deleted but not yet staged is still listed.
-        if !whole.is_file() {
-            continue;
-        }
+    for path in tracked()? {
+        let whole: PathBuf = root().join(&path);
         let bytes = fs::read(&whole).map_err(|error| format!("cannot read {path}: {error}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
-            files.push(TextFile {
-                path: path.to_owned(),
-                text,
-            });
+            files.push(TextFile { path, text });
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));

@@ -5,6 +5,7 @@
 
 mod demo;
 mod files;
+mod mutants;
 mod parts;
 mod promises;
 mod results;
@@ -30,12 +31,15 @@ usage: ./x TASK
         --zip: install the plugin from the zip, not as the one JAR.
   test [--only PART]... [--all]
         Runs what CI runs: fmt tidy clippy build rust java dist bed e2e promises.
-        --all: the long runs too, at full size. Words after `--` go to pytest.
+        --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
   dist  Builds the plugin: build/dist/*.jar and *.zip.
   bed   Lays the artifacts and the Python environment of the end-to-end tests.
   tidy  Checks sizes, words, error codes and dead files.
   promises [--write]
         Checks (or writes) the table of promises in README.md.
+  mutants [--write] [NAME]...
+        Takes out the guards of tests/mutants.txt one by one: the test of each must fail.
+        --write: the results go into docs/seen-red.md.
 ";
 
 fn main() -> ExitCode {
@@ -63,6 +67,7 @@ fn dispatch() -> Result<bool, Failure> {
         "test" => test(arguments),
         "demo" => demo(arguments),
         "promises" => promise_table(arguments),
+        "mutants" => without_guards(arguments),
         "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
         "bed" => none(arguments).and_then(|()| tools::bed(&run::Log::open("bed")?)),
         "tidy" => none(arguments).and_then(|()| {
@@ -134,4 +139,17 @@ fn promise_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
     let complaints = promises::check(&[])?;
     complaints.iter().for_each(|line| println!("{line}"));
     Ok(complaints.is_empty())
+}
+
+fn without_guards(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let (mut write, mut names) = (false, Vec::new());
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("write") => write = true,
+            Value(name) => names.push(name.string().map_err(|error| error.to_string())?),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    let results = mutants::run(&names, write, &run::Log::quiet("mutants")?)?;
+    Ok(mutants::close(&results))
 }

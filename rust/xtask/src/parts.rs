@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
+use crate::mutants;
 use crate::promises::{self, Ran};
 use crate::results::{self, Counts, TestResult};
 use crate::run::{Log, root};
@@ -44,7 +45,11 @@ const PARTS: &[(&str, Phase)] = &[
     ("bed", Phase::Tools),
     ("e2e", Phase::Tests),
     ("promises", Phase::Tests),
+    ("mutants", Phase::Tests),
 ];
+
+/// Parts that run only when they or all are asked for.
+const LONG: &[&str] = &["mutants"];
 
 /// How one part ended.
 struct Report {
@@ -63,7 +68,10 @@ pub(crate) fn run(wanted: &Wanted) -> Result<bool, Failure> {
             return Err(format!("no part `{name}`: {}", known.join(" ")));
         }
     }
-    let chosen = |name: &str| wanted.only.is_empty() || wanted.only.iter().any(|o| o == name);
+    let chosen = |name: &str| match wanted.only.is_empty() {
+        true => wanted.all || !LONG.contains(&name),
+        false => wanted.only.iter().any(|o| o == name),
+    };
     // The bed is fetched while the compiler works: it waits for the network, mostly.
     let early = (chosen("bed") && chosen("build")).then(|| thread::spawn(lay_bed));
     let mut early = early;
@@ -131,6 +139,11 @@ fn part(name: &str, wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
         "bed" => lay_bed(),
         "e2e" => end_to_end(wanted, log, done),
         "promises" => said(log, &promises::check(&ran(wanted, done))?),
+        "mutants" => {
+            let results = mutants::run(&[], false, log)?;
+            let good = Counts::of(&results).failed == 0;
+            Ok((good, Some(results)))
+        }
         other => Err(format!("no part `{other}`")),
     }
 }

@@ -490,4 +490,21 @@ mod tests {
         );
         assert_eq!(progress.seal(0), None);
     }
+
+    #[test]
+    fn an_outcome_of_an_old_session_acknowledges_nothing() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        read_rows(&mut progress, 0, 0..3);
+        progress.seal(0).expect("rows are open");
+        assert_eq!(progress.redo(session(2)), vec![(p(0), 0)]);
+        progress.put_begins();
+        read_rows(&mut progress, 0, 0..3);
+        let again = progress.seal(0).expect("rows are open");
+        assert_eq!(again.sequence, 0, "the numbers begin anew");
+        assert!(!progress.durable(session(1), 0, 0));
+        assert_eq!(progress.pre_commit(&p(0), 3), Some(0));
+        assert!(progress.durable(session(2), 0, 0));
+        assert_eq!(progress.pre_commit(&p(0), 3), Some(3));
+    }
 }

@@ -247,3 +247,17 @@ async fn a_file_that_is_no_database_is_refused() {
         .unwrap_err();
     assert_eq!(error.code(), "CATALOG_UNAVAILABLE");
 }
+
+#[tokio::test]
+async fn a_swap_from_a_location_that_is_gone_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (catalog, created) = with_table(&dir).await;
+    let key = catalog.key(&created.ident).unwrap();
+    let current = created.metadata_location.as_deref().unwrap();
+    let swap = |old, new| catalog.database.swap(&key, old, new);
+    assert!(matches!(swap("gone", "theirs"), Swap::Lost));
+    assert!(matches!(swap(current, "ours"), Swap::Done));
+    assert!(matches!(swap(current, "theirs"), Swap::Lost));
+    let location = catalog.current_location(&created.ident).await.unwrap();
+    assert_eq!(location.as_deref(), Some("ours"));
+}
