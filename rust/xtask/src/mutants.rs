@@ -29,11 +29,17 @@ struct Mutant {
     name: String,
     guard: String,
     file: String,
-    find: String,
-    put: String,
-    /// A crate's folder (its unit tests) or the file of an integration test.
+    edits: Vec<Edit>,
+    /// A crate's folder (its unit tests) or the file or folder of an integration test.
     place: String,
     test: String,
+}
+
+/// A text that must be in the file once, and what it becomes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Edit {
+    find: Vec<String>,
+    put: Vec<String>,
 }
 
 /// What became of a mutant.
@@ -93,10 +99,7 @@ fn see_green(mutants: &[Mutant], log: &Log) -> Result<(), Failure> {
     let mut places: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
         // All unit tests are built at once.
-        let place = match mutant.place.ends_with(".rs") {
-            true => mutant.place.as_str(),
-            false => "",
-        };
+        let place = integration_test(&mutant.place).map_or("", |_| mutant.place.as_str());
         places.entry(place).or_default().push(mutant);
     }
     for (place, mutants) in places {
@@ -151,24 +154,36 @@ fn cargo_test(place: &str, tests: &[&str], log: &Log) -> Result<(bool, Vec<Strin
         let fast = format!("profile.release.package.frazil-{name}.opt-level=0");
         command.args(["--config", &fast]);
     }
-    match Path::new(place).file_stem() {
-        Some(test) if place.ends_with(".rs") => command.arg("--test").arg(test),
-        _ => command.arg("--lib"),
+    match integration_test(place) {
+        Some(test) => command.args(["--test", test]),
+        None => command.arg("--lib"),
     };
     command.args(["--", "--exact"]).args(tests);
     let good = log.run(&mut command)?;
     Ok((good, log.lines()?.split_off(before)))
 }
 
+/// Returns the name of the integration test at a place, if it is one.
+fn integration_test(place: &str) -> Option<&str> {
+    let (_, test) = place.split_once("/tests/")?;
+    Some(test.trim_end_matches(".rs"))
+}
+
 /// Returns the file's text without the guard.
 fn mutated(mutant: &Mutant, whole: &str) -> Result<String, Failure> {
-    match whole.matches(&mutant.find).count() {
-        1 => Ok(whole.replacen(&mutant.find, &mutant.put, 1)),
-        count => Err(format!(
-            "mutant `{}`: {} has its text {count} times, not once",
-            mutant.name, mutant.file
-        )),
+    let mut text = whole.to_owned();
+    for edit in &mutant.edits {
+        let find = edit.find.join("\n");
+        let count = text.matches(&find).count();
+        if count != 1 {
+            return Err(format!(
+                "mutant `{}`: {} has its text {count} times, not once: {find}",
+                mutant.name, mutant.file
+            ));
+        }
+        text = text.replacen(&find, &edit.put.join("\n"), 1);
     }
+    Ok(text)
 }
 
 /// Reads the list; its head says how it is written.
@@ -192,17 +207,23 @@ fn parse(list: &str) -> Result<Vec<Mutant>, Failure> {
                 "{LIST}:{number}: a block begins with `mutant NAME`"
             ));
         };
-        let add = |text: &mut String| {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(rest);
-        };
+        // A text to find after a text to put begins another edit.
+        if word == "-" && mutant.edits.last().is_none_or(|edit| !edit.put.is_empty()) {
+            mutant.edits.push(Edit::default());
+        }
         match word {
             "guard" => mutant.guard = rest.to_owned(),
             "file" => mutant.file = rest.to_owned(),
-            "-" => add(&mut mutant.find),
-            "+" => add(&mut mutant.put),
+            "-" | "+" => {
+                let Some(edit) = mutant.edits.last_mut() else {
+                    return Err(format!("{LIST}:{number}: `-` comes before `+`"));
+                };
+                let lines = match word {
+                    "-" => &mut edit.find,
+                    _ => &mut edit.put,
+                };
+                lines.push(rest.to_owned());
+            }
             "test" => {
                 let (place, test) = rest.split_once(' ').unwrap_or((rest, ""));
                 mutant.place = place.to_owned();
@@ -213,7 +234,7 @@ fn parse(list: &str) -> Result<Vec<Mutant>, Failure> {
     }
     for mutant in &mutants {
         let Mutant { guard, file, .. } = mutant;
-        if [guard, file, &mutant.find, &mutant.test].contains(&&String::new()) {
+        if [guard, file, &mutant.test].contains(&&String::new()) || mutant.edits.is_empty() {
             return Err(format!("{LIST}: mutant `{}` misses a line", mutant.name));
         }
     }
@@ -331,8 +352,8 @@ mod tests {
         let [mutant] = &parse(BLOCK).unwrap()[..] else {
             panic!("not one mutant");
         };
-        assert_eq!(mutant.find, "    if bad {\n        return;");
-        assert_eq!(mutant.put, "    if false {");
+        assert_eq!(mutant.edits[0].find, ["    if bad {", "        return;"]);
+        assert_eq!(mutant.edits[0].put, ["    if false {"]);
         assert_eq!(
             (&*mutant.place, &*mutant.test),
             ("rust/core", "a::tests::b")
@@ -342,6 +363,24 @@ mod tests {
         assert_eq!(without, "fn f() {\n    if false {\n    }\n}\n");
         assert!(mutated(mutant, &without).is_err());
         assert!(mutated(mutant, &whole.repeat(2)).is_err());
+    }
+
+    #[test]
+    fn a_guard_may_be_in_two_places() {
+        let two = BLOCK.replace("test ", "- b\n- c\n+ d\ntest ");
+        let mutants = parse(&two).unwrap();
+        assert_eq!(mutants[0].edits.len(), 2);
+        let whole = "    if bad {\n        return;\nb\nc\n";
+        assert_eq!(mutated(&mutants[0], whole).unwrap(), "    if false {\nd\n");
+        assert_eq!(
+            integration_test("rust/engine/tests/session"),
+            Some("session")
+        );
+        assert_eq!(
+            integration_test("rust/core/tests/frames.rs"),
+            Some("frames")
+        );
+        assert_eq!(integration_test("rust/core"), None);
     }
 
     #[test]
