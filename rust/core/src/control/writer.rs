@@ -168,7 +168,10 @@ impl WriterProgress {
             self.partitions
                 .insert(partition.clone(), Partition::default());
         }
-        if let Some(state) = self.partitions.get_mut(partition) {
+        // What comes before a rewind says nothing about where the partition goes on after it.
+        if let Some(state) = self.partitions.get_mut(partition)
+            && !state.rewinding
+        {
             state.start.get_or_insert(first);
             state.next.get_or_insert(first);
         }
@@ -179,7 +182,9 @@ impl WriterProgress {
     /// offset expected were delivered again: skip them (see [`next`](Self::next)).
     pub fn read(&mut self, partition: &TopicPartition, first: i64, last: i64) {
         self.begins(partition, first);
-        if let Some(state) = self.partitions.get_mut(partition) {
+        if let Some(state) = self.partitions.get_mut(partition)
+            && !state.rewinding
+        {
             let next = last.saturating_add(1);
             state.next = Some(state.next.map_or(next, |known| known.max(next)));
         }
@@ -486,6 +491,8 @@ mod tests {
         progress.wrote(0, &p(0), (8, 9), None);
         assert_eq!(progress.redo(session(2)), vec![(p(0), 5), (p(1), 30)]);
         assert!(progress.is_rewinding(&p(0)) && progress.is_rewinding(&p(1)));
+        progress.read(&p(0), 10, 12);
+        assert_eq!(progress.next(&p(0)), None, "offset 5 has not come yet");
         assert_eq!(
             progress.redo(session(3)),
             vec![(p(0), 5), (p(1), 30)],

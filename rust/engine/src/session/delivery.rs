@@ -52,10 +52,8 @@ impl Inner {
             }
         }
         for run in frame.runs() {
-            if !self.progress.is_rewinding(&run.partition) {
-                self.progress
-                    .read(&run.partition, run.first_offset(), run.last_offset());
-            }
+            self.progress
+                .read(&run.partition, run.first_offset(), run.last_offset());
         }
         Ok(())
     }
