@@ -8,7 +8,8 @@
 //!                  commit, retry)
 //! ```
 //!
-//! Tables are independent: a slow or blocked one holds nothing of the others. The hub orders and
+//! Sessions share a hub when they write as the same connector to the same catalog with the same
+//! settings. Tables are independent: a slow or blocked one holds nothing of the others. The hub orders and
 //! groups; whether a segment may be committed is decided by [`crate::commit`] on the table itself,
 //! so that two hubs (two workers) are as safe as one.
 
@@ -19,11 +20,13 @@ use std::time::{Duration, Instant};
 
 use frazil_core::SinkError;
 use frazil_core::commit::outcome::SegmentOutcome;
-use frazil_core::config::SinkConfig;
+use frazil_core::commit::validate::RejectReason;
+use frazil_core::config::{CatalogConfig, SinkConfig};
 use frazil_core::control::coordinator::{Offer, TableQueue};
 use frazil_core::control::segment::Segment;
 use iceberg::TableIdent;
 use once_cell::sync::Lazy;
+use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -36,7 +39,7 @@ const GATHER_MAX: Duration = Duration::from_millis(1_000);
 /// Waits between attempts on a table that refuses commits.
 const BLOCKED_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-static HUBS: Lazy<Mutex<BTreeMap<String, Weak<Hub>>>> = Lazy::new(Mutex::default);
+static HUBS: Lazy<Mutex<BTreeMap<HubKey, Weak<Hub>>>> = Lazy::new(Mutex::default);
 
 /// What became of a segment.
 #[derive(Debug)]
@@ -91,12 +94,14 @@ impl Ord for TableIdentKey {
 /// What a hub needs to know about its connector.
 #[derive(Debug, Clone)]
 pub struct HubConfig {
-    /// The writer id's hash: the key of the hub and of the state in the tables.
+    /// The writer id's hash: the key of the state in the tables.
     pub wid: String,
     /// The connector's name.
     pub connector: String,
     /// How long a table may refuse commits before the tasks fail.
     pub block_max: Duration,
+    /// What tells this catalog and its credentials from others.
+    pub catalog: [u8; 32],
 }
 
 impl HubConfig {
@@ -106,8 +111,36 @@ impl HubConfig {
             wid: config.wid.clone(),
             connector: config.connector.clone(),
             block_max: Duration::from_millis(config.control.table_block_max_ms),
+            catalog: fingerprint(&config.catalog),
         }
     }
+
+    /// Two connectors of one writer id may have different catalogs, and a restarted connector other
+    /// credentials than the tasks that still end: they must not commit through each other's.
+    fn key(&self) -> HubKey {
+        (
+            self.wid.clone(),
+            self.connector.clone(),
+            self.block_max,
+            self.catalog,
+        )
+    }
+}
+
+type HubKey = (String, String, Duration, [u8; 32]);
+
+fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    let kind = format!("{:?}", catalog.kind);
+    let properties = catalog
+        .properties
+        .iter()
+        .flat_map(|(key, value)| [key, value]);
+    for text in [&catalog.name, &kind].into_iter().chain(properties) {
+        digest.update((text.len() as u64).to_le_bytes());
+        digest.update(text.as_bytes());
+    }
+    digest.finalize().into()
 }
 
 /// Takes the outcomes of one session, on a thread of the runtime.
@@ -130,8 +163,9 @@ pub struct TableHub {
     key: TableKey,
     queue: Mutex<TableQueue>,
     sessions: Mutex<BTreeMap<Uuid, OutcomeSink>>,
-    /// The interval in which each session began to hold rows that it has not handed over yet.
-    open: Mutex<BTreeMap<Uuid, u64>>,
+    /// The interval in which the first row came of each session's segments that were not handed
+    /// over yet.
+    open: Mutex<BTreeMap<(Uuid, u64), u64>>,
     wake: Notify,
     interval: Duration,
 }
@@ -145,11 +179,12 @@ impl fmt::Debug for TableHub {
 }
 
 impl Hub {
-    /// Returns the hub of `config.wid` in this process, created with `catalog` if there is none.
+    /// Returns the hub of `config` in this process, created with `catalog` if there is none.
     pub fn join(config: HubConfig, runtime: &Arc<Runtime>, catalog: Arc<dyn Catalog>) -> Arc<Hub> {
         let mut hubs = lock(&HUBS);
         hubs.retain(|_, hub| hub.strong_count() > 0);
-        if let Some(hub) = hubs.get(&config.wid).and_then(Weak::upgrade) {
+        let key = config.key();
+        if let Some(hub) = hubs.get(&key).and_then(Weak::upgrade) {
             return hub;
         }
         let hub = Arc::new(Hub {
@@ -161,7 +196,7 @@ impl Hub {
             cancel: Cancel::default(),
             config,
         });
-        hubs.insert(hub.config.wid.clone(), Arc::downgrade(&hub));
+        hubs.insert(key, Arc::downgrade(&hub));
         hub
     }
 
@@ -211,6 +246,7 @@ impl Hub {
             hub: Arc::downgrade(self),
             table: Arc::clone(&table),
             committer,
+            cancel: self.cancel.clone(),
             block_max: self.config.block_max,
         };
         self.runtime.handle().spawn(actor.run());
@@ -239,16 +275,16 @@ impl TableHub {
         lock(&self.sessions).insert(session, outcomes);
     }
 
-    /// `session` holds rows since interval `round`: the commit of that interval waits for them.
-    pub fn opened(&self, session: Uuid, round: u64) {
-        lock(&self.open).entry(session).or_insert(round);
+    /// `session` holds rows of its segment `sequence` since interval `round`: the commit of that
+    /// interval waits for them.
+    pub fn opened(&self, session: Uuid, sequence: u64, round: u64) {
+        lock(&self.open).insert((session, sequence), round);
     }
 
     /// Hands a sealed segment over.
     pub fn submit(&self, segment: Segment) {
-        lock(&self.open).remove(&segment.session);
-        let session = segment.session;
-        let sequence = segment.seq;
+        let (session, sequence) = (segment.session, segment.seq);
+        lock(&self.open).remove(&(session, sequence));
         let offer = lock(&self.queue).offer(segment);
         if offer == Offer::Dead {
             self.answer(
@@ -263,7 +299,7 @@ impl TableHub {
     /// Forgets `session` and what it still had in the queue. A commit in flight may still succeed;
     /// the table's state tells later.
     pub fn leave(&self, session: Uuid) {
-        lock(&self.open).remove(&session);
+        lock(&self.open).retain(|(opened_by, _), _| *opened_by != session);
         lock(&self.sessions).remove(&session);
         let dropped = lock(&self.queue).end_session(session);
         if !dropped.is_empty() {
@@ -295,6 +331,7 @@ struct Actor {
     hub: Weak<Hub>,
     table: Arc<TableHub>,
     committer: TableCommitter,
+    cancel: Cancel,
     block_max: Duration,
 }
 
@@ -339,43 +376,87 @@ impl Actor {
         let (mut pause, pause_max) = BLOCKED_BACKOFF;
         loop {
             let outcomes = self.committer.commit(batch.clone()).await;
-            let mut blocked = Vec::new();
-            let mut error = None;
-            for (index, outcome) in outcomes {
-                let Some(segment) = batch.get(index) else {
-                    continue;
-                };
-                match outcome {
-                    SegmentOutcome::Blocked(reason) => {
-                        error.get_or_insert(reason);
-                        blocked.push(segment.clone());
-                    }
-                    outcome => self.settle(segment, outcome),
-                }
-            }
-            let Some(reason) = error else { return };
-            let elapsed = blocked_since.elapsed();
-            if elapsed >= self.block_max || self.hub.strong_count() == 0 {
-                let minutes = elapsed.as_secs() / 60;
-                for segment in &blocked {
-                    let failed = SinkError::fatal(
-                        "TABLE_BLOCKED",
-                        format!(
-                            "the table refused commits for {minutes} minutes: {}",
-                            reason.report()
-                        ),
-                    )
-                    .with("table", &segment.table);
-                    self.table
-                        .answer(segment.session, segment.seq, Verdict::Failed(failed));
-                }
+            let Some((blocked, reason)) = self.settle_all(&batch, outcomes) else {
                 return;
+            };
+            if blocked_since.elapsed() >= self.block_max {
+                return self.give_up(&blocked, blocked_since.elapsed(), &reason);
             }
             tracing::warn!(table = %self.table.key.ident.0, retry_ms = pause.as_millis() as u64,
                 reason = %reason.report(), "the table refuses commits; its offsets wait");
-            tokio::time::sleep(pause).await;
+            if self.cancel.or(tokio::time::sleep(pause)).await.is_none() {
+                // Nobody waits for the outcomes any more: the last session has gone.
+                return;
+            }
             pause = (pause * 2).min(pause_max);
-            batch = blocked;
+            batch = self.living(blocked);
+            if batch.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Tells the sessions what became of their segments. Returns those that were blocked, and why.
+    fn settle_all(
+        &self,
+        batch: &[Segment],
+        outcomes: Vec<(usize, SegmentOutcome)>,
+    ) -> Option<(Vec<Segment>, Arc<SinkError>)> {
+        let mut blocked: Vec<Segment> = Vec::new();
+        let mut error = None;
+        for (index, outcome) in outcomes {
+            let Some(segment) = batch.get(index) else {
+                continue;
+            };
+            let behind = blocked
+                .iter()
+                .any(|earlier| earlier.session == segment.session);
+            match outcome {
+                SegmentOutcome::Blocked(reason) => {
+                    error.get_or_insert(reason);
+                    blocked.push(segment.clone());
+                }
+                // A session hears of its segments in their order; this one is asked for again.
+                outcome if behind && outcome.is_done() => blocked.push(segment.clone()),
+                outcome => self.settle(segment, outcome),
+            }
+        }
+        Some((blocked, error?))
+    }
+
+    /// Drops the segments of sessions that ended meanwhile: were they committed after a rejected
+    /// one of their session, the table would have a hole (R15).
+    fn living(&self, blocked: Vec<Segment>) -> Vec<Segment> {
+        let (dead, living): (Vec<Segment>, Vec<Segment>) = {
+            let queue = lock(&self.table.queue);
+            blocked
+                .into_iter()
+                .partition(|segment| queue.is_dead(segment.session))
+        };
+        for segment in dead {
+            let verdict = Verdict::Rejected(RejectReason::SessionRejected.to_string());
+            self.table.answer(segment.session, segment.seq, verdict);
+        }
+        living
+    }
+
+    /// Fails the sessions of `blocked`. Their later segments must not pass these.
+    fn give_up(&self, blocked: &[Segment], elapsed: Duration, reason: &SinkError) {
+        let minutes = elapsed.as_secs() / 60;
+        for segment in blocked {
+            lock(&self.table.queue).end_session(segment.session);
+        }
+        for segment in blocked {
+            let failed = SinkError::fatal(
+                "TABLE_BLOCKED",
+                format!(
+                    "the table refused commits for {minutes} minutes: {}",
+                    reason.report()
+                ),
+            )
+            .with("table", &segment.table);
+            self.table
+                .answer(segment.session, segment.seq, Verdict::Failed(failed));
         }
     }
 
@@ -385,10 +466,7 @@ impl Actor {
                 Verdict::Durable(self.committer.latest().map(Box::new))
             }
             SegmentOutcome::Covered => Verdict::Durable(None),
-            SegmentOutcome::Rejected(reason) => {
-                lock(&self.table.queue).end_session(segment.session);
-                Verdict::Rejected(reason.to_string())
-            }
+            SegmentOutcome::Rejected(reason) => Verdict::Rejected(reason.to_string()),
             SegmentOutcome::Fenced { epoch } => Verdict::Failed(
                 SinkError::fatal(
                     "WRITER_FENCED",
@@ -399,6 +477,9 @@ impl Actor {
             ),
             SegmentOutcome::Blocked(reason) => Verdict::Rejected(reason.report()),
         };
+        if !matches!(verdict, Verdict::Durable(_)) {
+            lock(&self.table.queue).end_session(segment.session);
+        }
         self.table.answer(segment.session, segment.seq, verdict);
     }
 }

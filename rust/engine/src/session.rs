@@ -13,38 +13,42 @@
 
 mod backpressure;
 mod creation;
+mod delivery;
+mod memory;
+mod outcomes;
+mod rows;
+mod sealing;
 mod table;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
 use frazil_core::control::writer::WriterProgress;
-use frazil_core::offsets::TopicPartition;
-use frazil_core::wire::{Effects, Frame, LogLevel, Rejected, Request, SchemaRegistry};
+use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
 use frazil_core::{ErrorKind, Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
-use crate::hub::{Hub, HubConfig, Outcome, Verdict};
+use crate::hub::{Hub, HubConfig, Outcome};
 use crate::logs::{self, Severity};
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
-use table::{AppendRows, SealFailure, SessionContext, TableSlot};
+use outcomes::Redo;
+use table::{SealFailure, SessionContext, TableSlot};
 
-/// How long opening a catalog or loading a table may take on the task's thread.
-pub(crate) const CATALOG_WAIT: Duration = Duration::from_secs(60);
+/// How long one `put`, with all its frames, may wait for catalogs on the task's thread: far below
+/// the 5 minutes of `max.poll.interval.ms`, after which the group takes the partitions away.
+const CATALOG_WAIT: Duration = Duration::from_secs(60);
 /// How long a revoked or stopped task waits for its last commits. Below Connect's default
-/// `task.shutdown.graceful.timeout.ms` of 5 s.
+/// `task.shutdown.graceful.timeout.ms` of 5 s, also when both happen one after the other.
 const DRAIN_WAIT: Duration = Duration::from_millis(3_500);
 /// The longest time between two ticks of an idle task.
 const TICK_MAX: Duration = Duration::from_millis(500);
 const TICK_MIN: Duration = Duration::from_millis(20);
-/// Restarts of a session within [`REDO_WINDOW`] before the task gives up.
-const REDO_MAX: usize = 5;
-const REDO_WINDOW: Duration = Duration::from_secs(600);
 
 /// The native state of one Connect task.
 #[derive(Debug)]
@@ -70,10 +74,13 @@ struct Inner {
     outcomes: mpsc::UnboundedReceiver<Inbound>,
     back_pressure: BackPressure,
     /// Why the session has to start over, found between two puts.
-    redo: Option<String>,
-    redone: Vec<Instant>,
-    /// The rest of this put belongs to a session that is over.
-    discarding: bool,
+    redo: Option<Redo>,
+    /// When segments of this task were rejected lately.
+    rejections: Vec<Instant>,
+    /// Since when no segment could be made durable, for a reason that may pass.
+    failing_since: Option<Instant>,
+    /// The end of the wait for the last commits, while nothing new came since it began.
+    drained_until: Option<Instant>,
     /// The error that ended this session.
     failed: Option<(ErrorKind, &'static str, String)>,
     request_commit: bool,
@@ -150,8 +157,18 @@ impl Session {
     /// Ends the session: seals what is open, waits a little for the commits, and forgets the rest,
     /// which the next task reads again. Errors were reported by the calls before.
     pub fn close(&self) {
-        if let Ok(mut inner) = self.inner.lock() {
-            inner.close();
+        match self.inner.lock() {
+            Ok(mut inner) => inner.close(),
+            // A call panicked: nothing of what it left is sealed, but the hub must not wait for it.
+            Err(poisoned) => poisoned.into_inner().abandon(),
+        }
+    }
+
+    /// Returns the bytes of memory that the session holds in rows, open files and uploads.
+    pub fn memory_held(&self) -> u64 {
+        match self.inner.lock() {
+            Ok(inner) => inner.memory_held(),
+            Err(_) => 0,
         }
     }
 
@@ -181,6 +198,7 @@ impl Inner {
             runtime,
             catalog,
             inbox: sender,
+            catalog_until: Cell::new(Instant::now() + CATALOG_WAIT),
         };
         for table in &tables {
             table.join(session, &context);
@@ -195,8 +213,9 @@ impl Inner {
             tables,
             outcomes,
             redo: None,
-            redone: Vec::new(),
-            discarding: false,
+            rejections: Vec::new(),
+            failing_since: None,
+            drained_until: None,
             failed: None,
             request_commit: false,
         }
@@ -220,76 +239,13 @@ impl Inner {
         result
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<Effects> {
-        let mut effects = Effects::default();
-        let schemas = &self.schemas;
-        let frame = Frame::decode(bytes, &|id| schemas.get(id))?;
-        if self.discarding || frame.rows() == 0 {
-            return Ok(effects);
-        }
-        let rows = new_rows(&self.progress, &frame);
-        for table in &mut self.tables {
-            table.prepare(&self.context, &mut self.progress, &frame, &rows)?;
-        }
-        for run in frame.runs() {
-            self.progress
-                .read(&run.partition, run.first_offset(), run.last_offset());
-        }
-        let mut rejected: BTreeMap<u32, SinkError> = BTreeMap::new();
-        let rows = AppendRows {
-            frame: &frame,
-            rows: &rows,
-        };
-        for table in &mut self.tables {
-            table.append(
-                &self.context,
-                &self.hub,
-                &mut self.progress,
-                &rows,
-                &mut rejected,
-            )?;
-        }
-        self.report_rejected(&frame, rejected, &mut effects)?;
-        Ok(effects)
-    }
-
-    fn report_rejected(
-        &self,
-        frame: &Frame<'_>,
-        rejected: BTreeMap<u32, SinkError>,
-        effects: &mut Effects,
-    ) -> Result<()> {
-        for (row, error) in rejected {
-            let Some((run, offset)) = frame.source(row as usize) else {
-                return Err(SinkError::internal(
-                    "a row that the frame does not have was rejected",
-                ));
-            };
-            let error = error
-                .with("connector", &self.config.connector)
-                .with("partition", &run.partition)
-                .with("offset", offset);
-            if !self.config.errors.tolerate_all {
-                return Err(error);
-            }
-            effects.rejected.push(Rejected {
-                row,
-                partition: run.partition.clone(),
-                offset,
-                code: error.code().to_owned(),
-                message: error.report(),
-            });
-        }
-        Ok(())
-    }
-
     fn control(&mut self, request: Request) -> Result<Effects> {
         let mut effects = Effects::default();
         match request {
             Request::Tick => self.tick(&mut effects)?,
             Request::Assign(partitions) => {
                 if self.progress.assign(&partitions) {
-                    self.redo = Some("a partition returned before its rows were committed".into());
+                    self.start_over_later(Redo::Returned);
                 }
                 for table in &mut self.tables {
                     table.others_may_have_committed();
@@ -301,10 +257,15 @@ impl Inner {
             Request::PreCommit(asked) => {
                 // Outcomes that came meanwhile count; failures wait for the next put.
                 self.drain_inbox();
+                let still = self.failed.is_some() || self.redo.is_some();
                 for (partition, offset) in asked {
-                    if let Some(durable) = self.progress.pre_commit(&partition, offset) {
-                        effects.durable.push((partition, durable));
-                    }
+                    let durable = match still {
+                        true => self.progress.durable_offset(&partition, offset),
+                        false => self.progress.pre_commit(&partition, offset),
+                    };
+                    effects
+                        .durable
+                        .extend(durable.map(|durable| (partition, durable)));
                 }
             }
             Request::Cancel => {
@@ -317,165 +278,6 @@ impl Inner {
         }
         self.finish_effects(&mut effects);
         Ok(effects)
-    }
-
-    /// A put begins.
-    fn tick(&mut self, effects: &mut Effects) -> Result<()> {
-        self.progress.put_begins();
-        self.discarding = false;
-        self.drain_inbox();
-        self.check()?;
-        if let Some(reason) = self.redo.take() {
-            self.start_over(&reason, effects)?;
-            return Ok(());
-        }
-        for table in &mut self.tables {
-            if table.is_due(&self.hub, &self.progress) {
-                table.seal(&self.context, &mut self.progress)?;
-            }
-        }
-        let held: u64 = self.tables.iter().map(TableSlot::bytes).sum();
-        if self.back_pressure.observe(held) {
-            self.seal_largest()?;
-        }
-        Ok(())
-    }
-
-    /// Over budget: the table that holds most is sealed before its interval ends.
-    fn seal_largest(&mut self) -> Result<()> {
-        let largest = self
-            .tables
-            .iter_mut()
-            .filter(|table| table.may_seal(&self.progress))
-            .max_by_key(|table| table.open_bytes());
-        match largest {
-            Some(table) => table.seal(&self.context, &mut self.progress),
-            None => Ok(()),
-        }
-    }
-
-    /// Gives partitions up: seals their rows and waits a little for the commits, so that the next
-    /// owner does not read them again.
-    fn revoke(&mut self, partitions: &[TopicPartition]) -> Result<()> {
-        if partitions
-            .iter()
-            .any(|partition| self.progress.holds(partition))
-        {
-            self.drain()?;
-        }
-        self.progress.revoke(partitions);
-        Ok(())
-    }
-
-    fn drain(&mut self) -> Result<()> {
-        if self.failed.is_some() || self.redo.is_some() {
-            return Ok(());
-        }
-        for table in &mut self.tables {
-            if table.may_seal(&self.progress) {
-                table.seal(&self.context, &mut self.progress)?;
-            }
-        }
-        let limit = Instant::now() + DRAIN_WAIT;
-        while self.progress.holds_any() && self.failed.is_none() && self.redo.is_none() {
-            let left = limit.saturating_duration_since(Instant::now());
-            let outcomes = &mut self.outcomes;
-            let inbound = self
-                .context
-                .runtime
-                .handle()
-                .block_on(async { tokio::time::timeout(left, outcomes.recv()).await });
-            match inbound {
-                Ok(Some(inbound)) => self.receive(inbound),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        Ok(())
-    }
-
-    fn drain_inbox(&mut self) {
-        while let Ok(inbound) = self.outcomes.try_recv() {
-            self.receive(inbound);
-        }
-    }
-
-    fn receive(&mut self, inbound: Inbound) {
-        match inbound {
-            Inbound::Outcome(outcome) => self.receive_outcome(outcome),
-            Inbound::SealFailed(failure) => {
-                if failure.session != self.progress.session() {
-                    return;
-                }
-                if failure.error.kind() == ErrorKind::Retriable {
-                    self.redo.get_or_insert(failure.error.report());
-                } else {
-                    self.fail(&failure.error);
-                }
-            }
-        }
-    }
-
-    fn receive_outcome(&mut self, outcome: Outcome) {
-        if outcome.session != self.progress.session() {
-            return;
-        }
-        let Some(table) = self
-            .tables
-            .iter_mut()
-            .find(|table| *table.key() == outcome.table)
-        else {
-            return;
-        };
-        match outcome.verdict {
-            Verdict::Durable(loaded) => {
-                if self
-                    .progress
-                    .durable(outcome.session, table.index(), outcome.sequence)
-                {
-                    self.request_commit = true;
-                }
-                table.committed(loaded.map(|loaded| *loaded));
-            }
-            Verdict::Rejected(reason) => {
-                self.redo.get_or_insert(reason);
-            }
-            Verdict::Failed(error) => self.fail(&error),
-        }
-    }
-
-    fn fail(&mut self, error: &SinkError) {
-        self.failed
-            .get_or_insert((error.kind(), error.code(), error.report()));
-    }
-
-    /// Discards what is open and unacknowledged, and asks the framework to deliver it again.
-    fn start_over(&mut self, reason: &str, effects: &mut Effects) -> Result<()> {
-        let now = Instant::now();
-        self.redone
-            .retain(|at| now.duration_since(*at) < REDO_WINDOW);
-        self.redone.push(now);
-        if self.redone.len() > REDO_MAX {
-            return Err(SinkError::fatal(
-                "WRITER_CONFLICT",
-                format!(
-                    "started over {REDO_MAX} times in {} minutes; another live writer uses writer \
-                     id `{}`: stop it, or set `frazil.writer.id`; last reason: {reason}",
-                    REDO_WINDOW.as_secs() / 60,
-                    self.config.writer_id
-                ),
-            ));
-        }
-        let old = self.progress.session();
-        let session = Uuid::now_v7();
-        let rewinds = self.progress.redo(session);
-        for table in &mut self.tables {
-            table.start_over(old, session, &self.context);
-        }
-        self.discarding = true;
-        tracing::warn!(connector = %self.config.connector, task = self.config.task, %session,
-            rewinds = rewinds.len(), reason, "the session starts over from its durable offsets");
-        effects.rewinds = rewinds;
-        Ok(())
     }
 
     fn finish_effects(&mut self, effects: &mut Effects) {
@@ -503,6 +305,11 @@ impl Inner {
             tracing::error!(connector = %self.config.connector, task = self.config.task,
                 reason = %error.report(), "the last segments could not be sealed; they are read again");
         }
+        self.abandon();
+    }
+
+    /// Lets go of everything that is not with the hub's commit already.
+    fn abandon(&mut self) {
         let session = self.progress.session();
         for table in &mut self.tables {
             table.leave(session);
@@ -515,20 +322,11 @@ impl Inner {
     }
 }
 
-/// Returns the rows that were not read before, that Java could encode, and that are not tombstones:
-/// an append table has nothing to do for those.
-fn new_rows(progress: &WriterProgress, frame: &Frame<'_>) -> Vec<u32> {
-    let mut rows = Vec::with_capacity(frame.rows());
-    for run in frame.runs() {
-        let next = progress.next(&run.partition).unwrap_or(i64::MIN);
-        for index in 0..run.rows {
-            let row = run.first_row + index;
-            if run.offset(index) >= next && !frame.is_skipped(row) && !frame.is_tombstone(row) {
-                rows.extend(u32::try_from(row));
-            }
-        }
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Of a session that nobody closed, too, the hub has to forget the rows it waits for.
+        self.abandon();
     }
-    rows
 }
 
 fn level(severity: Severity) -> LogLevel {

@@ -71,6 +71,11 @@ impl TableQueue {
         !self.ready.is_empty()
     }
 
+    /// Tells whether `session` was ended: none of its segments may be committed any more (R15).
+    pub fn is_dead(&self, session: Uuid) -> bool {
+        self.dead.contains(&session)
+    }
+
     /// Ends a session, after a rejection or because its task is gone: returns what it still had here.
     pub fn end_session(&mut self, session: Uuid) -> Vec<Segment> {
         self.dead.insert(session);
@@ -178,6 +183,7 @@ mod tests {
             vec![0, 2]
         );
         assert_eq!(queue.offer(segment(1, 1, 1)), Offer::Dead);
+        assert!(queue.is_dead(Uuid::from_u128(1)) && !queue.is_dead(Uuid::from_u128(2)));
         assert_eq!(queue.offer(segment(0, 0, 0)), Offer::Accepted);
         assert_eq!(queue.offer(segment(2, 0, 0)), Offer::Accepted);
         assert_eq!(batch(&mut queue), vec![(0, 0), (0, 1), (2, 0), (2, 1)]);

@@ -161,13 +161,41 @@ impl WriterProgress {
         }
     }
 
-    /// The records from offset `first` to offset `last` were read, whatever became of them. Those
-    /// below the next offset expected were delivered again: skip them (see [`next`](Self::next)).
+    /// Records of `partition` came, the first of them at offset `first`. When it is not known yet
+    /// where this session began to read the partition, it is known now: a rewind can go there.
+    pub fn begins(&mut self, partition: &TopicPartition, first: i64) {
+        if !self.partitions.contains_key(partition) {
+            self.partitions
+                .insert(partition.clone(), Partition::default());
+        }
+        // What comes before a rewind says nothing about where the partition goes on after it.
+        if let Some(state) = self.partitions.get_mut(partition)
+            && !state.rewinding
+        {
+            state.start.get_or_insert(first);
+            state.next.get_or_insert(first);
+        }
+    }
+
+    /// The records from offset `first` to offset `last` were read, whatever became of them: each is
+    /// a row that a table [holds](Self::wrote), was rejected, or has no row. Those below the next
+    /// offset expected were delivered again: skip them (see [`next`](Self::next)).
     pub fn read(&mut self, partition: &TopicPartition, first: i64, last: i64) {
-        let state = self.partitions.entry(partition.clone()).or_default();
-        state.start.get_or_insert(first);
-        let next = last.saturating_add(1);
-        state.next = Some(state.next.map_or(next, |known| known.max(next)));
+        self.begins(partition, first);
+        if let Some(state) = self.partitions.get_mut(partition)
+            && !state.rewinding
+        {
+            let next = last.saturating_add(1);
+            state.next = Some(state.next.map_or(next, |known| known.max(next)));
+        }
+    }
+
+    /// Tells whether the framework still has to rewind `partition`: what it delivers of it before
+    /// it does will come again (R16).
+    pub fn is_rewinding(&self, partition: &TopicPartition) -> bool {
+        self.partitions
+            .get(partition)
+            .is_some_and(|state| state.rewinding)
     }
 
     /// Returns the next offset expected of `partition`.
@@ -280,14 +308,11 @@ impl WriterProgress {
     /// Answers Connect's `preCommit` for one partition: the offset that may be committed, or `None`
     /// when nothing is known yet (the framework then keeps its own).
     pub fn pre_commit(&mut self, partition: &TopicPartition, asked: i64) -> Option<i64> {
+        if self.is_rewinding(partition) {
+            return self.durable_offset(partition, asked);
+        }
         let lowest_held = self.lowest_held(partition);
         let state = self.partitions.get_mut(partition)?;
-        if state.rewinding {
-            return state
-                .durable
-                .or(state.start)
-                .map(|durable| durable.min(asked));
-        }
         let next = state.next.map_or(asked, |next| next.max(asked));
         state.next = Some(next);
         state.start.get_or_insert(asked);
@@ -295,6 +320,14 @@ impl WriterProgress {
             .unwrap_or(next)
             .max(state.durable.unwrap_or(i64::MIN));
         state.durable = Some(durable);
+        Some(durable.min(asked))
+    }
+
+    /// Answers Connect's `preCommit` as [`pre_commit`](Self::pre_commit) does, and moves nothing:
+    /// for a session that has failed or has to start over, whose offsets must stand still.
+    pub fn durable_offset(&self, partition: &TopicPartition, asked: i64) -> Option<i64> {
+        let state = self.partitions.get(partition)?;
+        let durable = state.durable.or(state.start)?;
         Some(durable.min(asked))
     }
 
@@ -309,12 +342,14 @@ impl WriterProgress {
             .filter_map(|partition| Some((partition.clone(), self.lowest_held(partition)?)))
             .collect();
         for (partition, state) in &mut self.partitions {
-            // Rows below the lowest one held are durable, even when Connect has not asked since.
-            let safe = state.durable.or(state.start);
-            let target = match (safe, held.get(partition)) {
-                (Some(safe), Some(lowest)) => Some(safe.max(*lowest)),
-                (safe, _) => safe,
+            // What was read is durable or settled below the lowest row held, even when Connect has
+            // not asked since. Records that are being taken just now are not read yet.
+            let settled = match (state.next, held.get(partition)) {
+                (Some(next), Some(lowest)) => Some(next.min(*lowest)),
+                (next, _) => next,
             };
+            let safe = state.durable.or(state.start);
+            let target = safe.map(|safe| settled.map_or(safe, |settled| settled.max(safe)));
             if let Some(target) = target {
                 rewinds.push((partition.clone(), target));
             }
@@ -442,6 +477,42 @@ mod tests {
         read_rows(&mut progress, 0, 5..9);
         assert!(progress.durable(session(1), 0, sealed.sequence));
         assert_eq!(progress.redo(session(2)), vec![(p(0), 5)]);
+    }
+
+    #[test]
+    fn a_rewind_repeats_records_that_were_not_read_to_the_end() {
+        let mut progress = WriterProgress::new(session(1), 2);
+        assert!(!progress.assign(&[p(0), p(1)]));
+        progress.read(&p(0), 0, 4);
+        assert_eq!(progress.pre_commit(&p(0), 5), Some(5));
+        // A frame of offsets 5 to 9: one table took rows from 8 on, the other one failed.
+        progress.begins(&p(0), 5);
+        progress.begins(&p(1), 30);
+        progress.wrote(0, &p(0), (8, 9), None);
+        assert_eq!(progress.redo(session(2)), vec![(p(0), 5), (p(1), 30)]);
+        assert!(progress.is_rewinding(&p(0)) && progress.is_rewinding(&p(1)));
+        progress.read(&p(0), 10, 12);
+        assert_eq!(progress.next(&p(0)), None, "offset 5 has not come yet");
+        assert_eq!(
+            progress.redo(session(3)),
+            vec![(p(0), 5), (p(1), 30)],
+            "and once more before anything came"
+        );
+        progress.put_begins();
+        assert!(!progress.is_rewinding(&p(0)));
+    }
+
+    #[test]
+    fn an_offset_can_be_asked_for_without_moving_it() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        assert_eq!(progress.durable_offset(&p(0), 4), None);
+        progress.begins(&p(0), 4);
+        assert_eq!(progress.durable_offset(&p(0), 9), Some(4));
+        assert_eq!(progress.pre_commit(&p(0), 6), Some(6));
+        assert_eq!(progress.durable_offset(&p(0), 9), Some(6));
+        assert_eq!(progress.durable_offset(&p(0), 5), Some(5));
+        assert_eq!(progress.durable_offset(&p(1), 5), None, "not ours");
     }
 
     #[test]

@@ -2,36 +2,41 @@
 //!
 //! Keeps: every row that was appended is in the segment that the next seal makes, and the segment's
 //! offsets are exactly those rows' (through [`WriterProgress`]). A new schema or partition spec
-//! closes the open files first; the segment goes on over both.
+//! closes the open files first; the segment goes on over both. Once rows are missing, or may be,
+//! the table is *spoiled*: nothing is sealed before the session has started over.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
 use frazil_core::config::{SinkConfig, TableConfig};
-use frazil_core::control::segment::Segment;
-use frazil_core::control::writer::{Sealed, TableIndex, WriterProgress};
+use frazil_core::control::writer::{TableIndex, WriterProgress};
 use frazil_core::convert::{ConvertOptions, TableConverter};
 use frazil_core::limits;
 use frazil_core::schema::evolve::Evolution;
-use frazil_core::wire::{Frame, Run};
+use frazil_core::wire::Frame;
 use frazil_core::{Result, SinkError};
-use iceberg::spec::{DataFile, TableMetadata};
+use iceberg::spec::TableMetadata;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::Inbound;
 use super::creation::creation_of;
-use super::{CATALOG_WAIT, Inbound};
+use super::rows::{AppendRows, note_written, rows_beyond_bounds};
+use super::sealing::{ClosedFiles, SealWork};
 use crate::catalog::{Catalog, LoadedTable};
 use crate::commit::create::{evolve_schema, load_or_create};
-use crate::commit::{ManifestIdentity, write_manifest};
 use crate::hub::{Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
-use crate::writer::{SealedFiles, TableWriter, TableWriterConfig};
+use crate::writer::{TableWriter, TableWriterConfig};
+
+/// The least time that a catalog gets for an answer.
+const CATALOG_WAIT_MIN: Duration = Duration::from_secs(5);
 
 /// What the tables of a session share.
 #[derive(Debug)]
@@ -40,6 +45,19 @@ pub(crate) struct SessionContext {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) inbox: mpsc::UnboundedSender<Inbound>,
+    /// When a put has waited long enough for catalogs.
+    pub(crate) catalog_until: Cell<Instant>,
+}
+
+impl SessionContext {
+    /// Waits for a catalog, all waits of a put together no longer than a put may take.
+    fn wait<T>(&self, what: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let left = self
+            .catalog_until
+            .get()
+            .saturating_duration_since(Instant::now());
+        self.runtime.wait(what, left.max(CATALOG_WAIT_MIN), work)
+    }
 }
 
 /// A segment that could not be made durable.
@@ -47,13 +65,6 @@ pub(crate) struct SessionContext {
 pub(crate) struct SealFailure {
     pub(crate) session: Uuid,
     pub(crate) error: SinkError,
-}
-
-/// New rows of a frame.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AppendRows<'a> {
-    pub(crate) frame: &'a Frame<'a>,
-    pub(crate) rows: &'a [u32],
 }
 
 /// A table in the configuration of a task, and what the task holds of it.
@@ -65,8 +76,12 @@ pub(crate) struct TableSlot {
     open: Option<OpenTable>,
     /// The table after a commit, to be used once no rows are open.
     newer: Option<LoadedTable>,
-    /// Load the table again once no rows are open.
+    /// Other tasks may have committed since the table was loaded: load it again.
     stale: bool,
+    /// Rows that the session counts on may be missing from the open files.
+    spoiled: bool,
+    /// The table that this session writes, whatever becomes of its name.
+    uuid: Option<Uuid>,
     /// Bytes of sealed files that are not handed over yet.
     sealing_bytes: Arc<AtomicU64>,
 }
@@ -85,13 +100,6 @@ struct OpenTable {
     rows: u64,
 }
 
-/// Files of one partition spec.
-#[derive(Debug)]
-struct ClosedFiles {
-    spec_id: i32,
-    files: SealedFiles,
-}
-
 impl TableSlot {
     /// Makes the slot of the table `config` at `index`, served by `hub`.
     pub(crate) fn new(index: TableIndex, config: Arc<TableConfig>, hub: &Arc<Hub>) -> Self {
@@ -107,6 +115,8 @@ impl TableSlot {
             open: None,
             newer: None,
             stale: false,
+            spoiled: false,
+            uuid: None,
             sealing_bytes: Arc::default(),
         }
     }
@@ -144,6 +154,9 @@ impl TableSlot {
     pub(crate) fn start_over(&mut self, old: Uuid, session: Uuid, context: &SessionContext) {
         self.leave(old);
         self.newer = None;
+        self.stale = false;
+        self.spoiled = false;
+        self.uuid = None;
         self.join(session, context);
     }
 
@@ -152,7 +165,17 @@ impl TableSlot {
         self.stale = true;
     }
 
-    /// Returns the bytes that this table holds in memory.
+    /// Rows of the open files may be missing, or rows be in them that are to come again.
+    pub(crate) fn spoil(&mut self) {
+        self.spoiled = true;
+    }
+
+    /// Tells whether the session has to start over before this table may be sealed.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.spoiled
+    }
+
+    /// Returns the bytes that this table holds in memory, uploads included.
     pub(crate) fn bytes(&self) -> u64 {
         self.open_bytes() + self.sealing_bytes.load(Ordering::Relaxed)
     }
@@ -160,6 +183,11 @@ impl TableSlot {
     /// Returns the bytes that a seal would begin to give back.
     pub(crate) fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, OpenTable::bytes)
+    }
+
+    /// Returns the bytes of rows and open files, without those that are on their way.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, OpenTable::resident_bytes)
     }
 
     /// Tells whether there are open rows and room for one more segment in flight.
@@ -183,7 +211,7 @@ impl TableSlot {
             || self
                 .config
                 .commit_bytes
-                .is_some_and(|bytes| open.bytes() >= bytes)
+                .is_some_and(|bytes| open.data_bytes() >= bytes)
     }
 
     /// Does whatever may fail for reasons outside the records: loads or creates the table, follows
@@ -214,6 +242,8 @@ impl TableSlot {
             if let Some(newer) = self.newer.take() {
                 self.open = Some(self.opened(context, newer)?);
             }
+        } else if self.stale {
+            self.refresh_state(context)?;
         }
         if self.open.is_none() {
             let Some(loaded) = self.load_or_create(context, frame, rows)? else {
@@ -237,8 +267,43 @@ impl TableSlot {
         Ok(())
     }
 
-    fn opened(&self, context: &SessionContext, loaded: LoadedTable) -> Result<OpenTable> {
+    /// Reads the offsets that the table has now, while rows are open: those of partitions that came
+    /// from other tasks count.
+    fn refresh_state(&mut self, context: &SessionContext) -> Result<()> {
+        let catalog = &context.catalog;
+        let loaded = context.wait("loading a table", catalog.load_table(&self.config.ident));
+        let loaded = match loaded {
+            Err(error) if error.code() == "TABLE_NOT_FOUND" && self.config.auto_create => {
+                self.spoiled = true;
+                return Err(table_replaced("it was dropped").caused_by(error));
+            }
+            Err(error) if error.code() == "TABLE_NOT_FOUND" => return Err(table_missing(error)),
+            loaded => loaded?,
+        };
+        self.require_same(&loaded)?;
+        let state = state_of(&loaded.metadata, &context.config.wid, &self.config.branch)?;
+        if let Some(open) = &mut self.open {
+            open.state = state;
+        }
+        self.stale = false;
+        self.committed(Some(loaded));
+        Ok(())
+    }
+
+    /// The offsets that the session knows of its table say nothing about another one of that name.
+    fn require_same(&mut self, loaded: &LoadedTable) -> Result<()> {
+        let now = loaded.metadata.uuid();
+        let known = *self.uuid.get_or_insert(now);
+        if known == now {
+            return Ok(());
+        }
+        self.spoiled = true;
+        Err(table_replaced("another one has its name").with("uuid", now))
+    }
+
+    fn opened(&mut self, context: &SessionContext, loaded: LoadedTable) -> Result<OpenTable> {
         check_table(&loaded.metadata)?;
+        self.require_same(&loaded)?;
         let state = state_of(&loaded.metadata, &context.config.wid, &self.config.branch)?;
         let options = ConvertOptions {
             case_insensitive: self.config.case_insensitive,
@@ -269,29 +334,16 @@ impl TableSlot {
     ) -> Result<Option<LoadedTable>> {
         let catalog = &*context.catalog;
         let ident = &self.config.ident;
-        let loaded =
-            context
-                .runtime
-                .wait("loading a table", CATALOG_WAIT, catalog.load_table(ident));
-        let loaded = match loaded {
+        let loaded = match context.wait("loading a table", catalog.load_table(ident)) {
             Ok(loaded) => loaded,
             Err(error) if error.code() != "TABLE_NOT_FOUND" => return Err(error),
-            Err(error) if !self.config.auto_create => {
-                return Err(SinkError::fatal(
-                    "TABLE_MISSING",
-                    "the table is gone; create it again, or set \
-                     `iceberg.tables.auto-create-enabled=true`",
-                )
-                .caused_by(error));
-            }
+            Err(error) if !self.config.auto_create => return Err(table_missing(error)),
             Err(_) => {
                 let Some(creation) = creation_of(&self.config, frame, rows)? else {
                     return Ok(None);
                 };
                 let work = load_or_create(catalog, ident, || Ok(creation.clone()));
-                let created = context
-                    .runtime
-                    .wait("creating a table", CATALOG_WAIT, work)?;
+                let created = context.wait("creating a table", work)?;
                 tracing::info!(connector = %context.config.connector, table = %self.config.name,
                     uuid = %created.metadata.uuid(), "table created");
                 created
@@ -326,6 +378,7 @@ impl TableSlot {
             return Ok(());
         };
         let loaded = self.add_columns(context, &evolution)?;
+        self.require_same(&loaded)?;
         self.close_files(context, progress)?;
         let mut open = self.opened(context, loaded)?;
         if let Some(before) = self.open.take() {
@@ -344,7 +397,7 @@ impl TableSlot {
             let after = evolution.apply(before, metadata.last_column_id())?;
             Ok((after.as_struct() != before.as_struct()).then_some(after))
         });
-        let loaded = context.runtime.wait("adding columns", CATALOG_WAIT, work)?;
+        let loaded = context.wait("adding columns", work)?;
         tracing::info!(connector = %context.config.connector, table = %self.config.name,
             columns = evolution.additions.len(), "columns added");
         Ok(loaded)
@@ -382,30 +435,62 @@ impl TableSlot {
             frame: new.frame,
             rows: &rows,
         };
+        let sequence = progress.next_sequence(self.index);
         let appended = note_written(progress, self.index, &written, &refused_here);
-        if appended == 0 {
-            return Ok(());
-        }
         open.rows += appended;
-        if open.opened_round.is_none() {
+        if appended > 0 && open.opened_round.is_none() {
             let round = hub.round(Duration::from_millis(self.config.commit_interval_ms));
             open.opened_round = Some(round);
-            self.hub.opened(progress.session(), round);
+            self.hub.opened(progress.session(), sequence, round);
         }
+        // Rows that were rejected take room too.
         if open.converter.is_full() {
             self.flush(context, progress)?;
         }
         Ok(())
     }
 
+    /// Runs what moves rows. When it fails, some may be missing.
+    fn guarded(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if std::mem::replace(&mut self.spoiled, true) {
+            return Err(SinkError::internal(
+                "a table was used between a failure and a new start",
+            ));
+        }
+        run(self).map_err(|error| error.with("table", &self.config.name))?;
+        self.spoiled = false;
+        Ok(())
+    }
+
+    /// Ends open files to give back about `bytes`; they stay part of the open segment.
+    pub(crate) fn shrink(
+        &mut self,
+        context: &SessionContext,
+        progress: &WriterProgress,
+        bytes: u64,
+    ) -> Result<()> {
+        self.guarded(|table| {
+            table.write_out(context, progress)?;
+            let Some(open) = &mut table.open else {
+                return Ok(());
+            };
+            let keep = open.resident_bytes().saturating_sub(bytes);
+            match &mut open.writer {
+                Some(writer) => writer.shrink_to(usize::try_from(keep).unwrap_or(usize::MAX)),
+                None => Ok(()),
+            }
+        })
+    }
+
     /// Hands the converted rows to the table's writer.
     fn flush(&mut self, context: &SessionContext, progress: &WriterProgress) -> Result<()> {
+        self.guarded(|table| table.write_out(context, progress))
+    }
+
+    fn write_out(&mut self, context: &SessionContext, progress: &WriterProgress) -> Result<()> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        if open.converter.rows() == 0 {
-            return Ok(());
-        }
         let batch = open.converter.finish()?;
         if batch.num_rows() == 0 {
             return Ok(());
@@ -421,23 +506,23 @@ impl TableSlot {
                 )?)
             }
         };
-        writer
-            .write(batch)
-            .map_err(|error| error.with("table", &self.config.name))
+        writer.write(batch)
     }
 
     /// Closes the open files; they stay part of the open segment.
     fn close_files(&mut self, context: &SessionContext, progress: &WriterProgress) -> Result<()> {
-        self.flush(context, progress)?;
-        if let Some(open) = &mut self.open
-            && let Some(writer) = open.writer.take()
-        {
-            open.closed.push(ClosedFiles {
-                spec_id: open.loaded.metadata.default_partition_spec_id(),
-                files: writer.seal()?,
-            });
-        }
-        Ok(())
+        self.guarded(|table| {
+            table.write_out(context, progress)?;
+            if let Some(open) = &mut table.open
+                && let Some(writer) = open.writer.take()
+            {
+                open.closed.push(ClosedFiles {
+                    spec_id: open.loaded.metadata.default_partition_spec_id(),
+                    files: writer.seal()?,
+                });
+            }
+            Ok(())
+        })
     }
 
     /// Makes a segment of the open rows and sends it, once its files are durable, to the hub.
@@ -446,8 +531,8 @@ impl TableSlot {
         context: &SessionContext,
         progress: &mut WriterProgress,
     ) -> Result<()> {
-        let held = self.open_bytes();
         self.close_files(context, progress)?;
+        let held = self.open_bytes();
         let Some(sealed) = progress.seal(self.index) else {
             return Ok(());
         };
@@ -506,117 +591,27 @@ impl TableSlot {
 }
 
 impl OpenTable {
+    /// Memory, uploads included.
     fn bytes(&self) -> u64 {
         let writer = self.writer.as_ref().map_or(0, TableWriter::bytes);
+        let closed = self.closed.iter().map(|closed| closed.files.in_flight());
+        (self.converter.bytes() + writer + closed.sum::<usize>()) as u64
+    }
+
+    /// Memory without uploads.
+    fn resident_bytes(&self) -> u64 {
+        let writer = self.writer.as_ref();
+        let writer = writer.map_or(0, |writer| {
+            writer.bytes().saturating_sub(writer.in_flight())
+        });
+        (self.converter.bytes() + writer) as u64
+    }
+
+    /// Bytes of the open segment, in memory or in files.
+    fn data_bytes(&self) -> u64 {
         let closed: u64 = self.closed.iter().map(|closed| closed.files.bytes()).sum();
-        (self.converter.bytes() + writer) as u64 + closed
-    }
-}
-
-/// What remains to be done for a sealed segment, off the task's thread.
-struct SealWork {
-    files: Vec<ClosedFiles>,
-    loaded: LoadedTable,
-    wid: String,
-    branch: String,
-    rows: u64,
-    sealed: Sealed,
-}
-
-impl SealWork {
-    async fn run(self) -> Result<Segment> {
-        let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
-        for files in self.files {
-            let data_files = files.files.wait().await?;
-            by_spec.entry(files.spec_id).or_default().extend(data_files);
-        }
-        let bytes = by_spec
-            .values()
-            .flatten()
-            .map(DataFile::file_size_in_bytes)
-            .sum();
-        let mut manifests = Vec::with_capacity(by_spec.len());
-        for (spec_id, files) in by_spec {
-            let identity = ManifestIdentity {
-                wid: self.wid.clone(),
-                session: self.sealed.session,
-                seq: self.sealed.sequence,
-                index: u32::try_from(manifests.len()).unwrap_or(u32::MAX),
-            };
-            let (storage, metadata) = (&self.loaded.storage, &self.loaded.metadata);
-            manifests.push(write_manifest(storage, metadata, spec_id, files, &identity).await?);
-        }
-        Ok(Segment {
-            session: self.sealed.session,
-            seq: self.sealed.sequence,
-            first_unacked: self.sealed.first_unacked,
-            epoch: 0,
-            table: self.loaded.ident.clone(),
-            table_uuid: self.loaded.metadata.uuid(),
-            branch: self.branch,
-            ranges: self.sealed.ranges,
-            watermarks: BTreeMap::new(),
-            manifests,
-            rows: self.rows,
-            bytes,
-        })
-    }
-}
-
-/// Returns the rows that the table does not hold yet.
-fn rows_beyond_bounds(
-    progress: &WriterProgress,
-    table: TableIndex,
-    new: &AppendRows<'_>,
-) -> Vec<u32> {
-    let mut beyond = Vec::with_capacity(new.rows.len());
-    for (run, rows) in new.runs() {
-        let bound = progress
-            .bound(table, &run.partition)
-            .flatten()
-            .unwrap_or(i64::MIN);
-        beyond.extend(
-            rows.iter()
-                .copied()
-                .filter(|row| run.offset_of(*row) >= bound),
-        );
-    }
-    beyond
-}
-
-/// Tells `progress` which offsets have rows in the table now, and returns how many rows they are.
-fn note_written(
-    progress: &mut WriterProgress,
-    table: TableIndex,
-    written: &AppendRows<'_>,
-    refused: &BTreeSet<u32>,
-) -> u64 {
-    let mut count = 0;
-    for (run, rows) in written.runs() {
-        let mut kept = rows.iter().filter(|row| !refused.contains(row)).peekable();
-        let Some(lowest) = kept.peek().map(|row| run.offset_of(**row)) else {
-            continue;
-        };
-        let (mut highest, mut newest) = (lowest, None);
-        for row in kept {
-            highest = run.offset_of(*row);
-            newest = newest.max(written.frame.timestamp(*row as usize));
-            count += 1;
-        }
-        progress.wrote(table, &run.partition, (lowest, highest), newest);
-    }
-    count
-}
-
-impl<'a> AppendRows<'a> {
-    /// Returns each run of the frame with those of the rows that belong to it. Rows are ascending.
-    fn runs(&self) -> impl Iterator<Item = (&'a Run<'a>, &'a [u32])> {
-        let rows = self.rows;
-        self.frame.runs().iter().map(move |run| {
-            let first = rows.partition_point(|row| (*row as usize) < run.first_row);
-            let end = rows.partition_point(|row| (*row as usize) < run.first_row + run.rows);
-            (run, rows.get(first..end).unwrap_or_default())
-        })
+        let writer = self.writer.as_ref().map_or(0, TableWriter::data_bytes);
+        self.converter.bytes() as u64 + writer + closed
     }
 }
 
@@ -631,6 +626,22 @@ fn write_properties_differ(before: &TableMetadata, after: &TableMetadata) -> boo
             .collect()
     };
     relevant(before) != relevant(after)
+}
+
+/// Retriable: the session starts over with the table that is there.
+fn table_replaced(how: &str) -> SinkError {
+    SinkError::retriable(
+        "TABLE_REPLACED",
+        format!("the table is not the one that this task began to write: {how}"),
+    )
+}
+
+fn table_missing(error: SinkError) -> SinkError {
+    SinkError::config(
+        "TABLE_MISSING",
+        "the table is gone; create it again, or set `iceberg.tables.auto-create-enabled=true`",
+    )
+    .caused_by(error)
 }
 
 fn no_schema() -> SinkError {
@@ -664,6 +675,8 @@ fn writer_settings(
     );
     settings.properties = metadata.properties().clone();
     settings.properties.extend(config.write_props.clone());
-    settings.writers_max_open = context.config.writers_open_max;
+    // The limit is the task's, and its tables share it.
+    let tables = context.config.tables.len().max(1);
+    settings.writers_max_open = (context.config.writers_open_max / tables).max(1);
     settings
 }

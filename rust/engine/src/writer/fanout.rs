@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
@@ -162,6 +163,23 @@ impl TableWriter {
         self.held + self.uploads.in_flight()
     }
 
+    /// Returns about how many bytes of data there are, in files that ended, in open ones, and in
+    /// gathered rows.
+    pub fn data_bytes(&self) -> u64 {
+        let ended = self.finished.iter();
+        let ended: u64 = ended.map(|file| file.data_file.file_size_in_bytes()).sum();
+        let open = self.partitions.values().map(|partition| {
+            let file = partition.file.as_ref().map_or(0, DataFileWriter::size);
+            partition.bytes as u64 + file
+        });
+        ended + open.sum::<u64>()
+    }
+
+    /// Returns the part of [`TableWriter::bytes`] that is on its way to the storage.
+    pub fn in_flight(&self) -> usize {
+        self.uploads.in_flight()
+    }
+
     /// Takes the rows of `batch`, whose columns are those of the schema in its order.
     pub fn write(&mut self, batch: RecordBatch) -> Result<()> {
         self.guarded(|writer| writer.take(batch))
@@ -229,6 +247,7 @@ impl TableWriter {
         Ok(SealedFiles {
             files: self.finished,
             rows: self.rows,
+            in_flight: self.uploads.in_flight_counter(),
         })
     }
 
@@ -401,12 +420,18 @@ fn arrow_error(error: ArrowError) -> SinkError {
 pub struct SealedFiles {
     files: Vec<FinishedFile>,
     rows: u64,
+    in_flight: Arc<AtomicUsize>,
 }
 
 impl SealedFiles {
     /// Returns the rows of all files.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Returns the bytes that are in memory still, on their way to the storage.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of all files.

@@ -69,6 +69,11 @@ impl Uploads {
         self.in_flight.load(Ordering::Relaxed)
     }
 
+    /// Returns what counts them, which goes on when this is gone.
+    pub(super) fn in_flight_counter(&self) -> Arc<AtomicUsize> {
+        self.in_flight.clone()
+    }
+
     /// Fails once any upload has failed.
     pub(super) fn check(&self) -> Result<()> {
         match self.failure.get() {

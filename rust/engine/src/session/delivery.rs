@@ -1,0 +1,131 @@
+//! Taking in a frame.
+//!
+//! The order is what keeps records from being lost. First comes everything that may fail for
+//! reasons outside the records; then the rows go to their tables; only then are their offsets
+//! read. If a table fails half-way, for a reason that may pass, the session starts over and has the
+//! whole frame delivered again.
+
+use std::collections::BTreeMap;
+
+use frazil_core::control::writer::WriterProgress;
+use frazil_core::offsets::TopicPartition;
+use frazil_core::wire::{Effects, Frame, Rejected};
+use frazil_core::{Result, SinkError};
+
+use super::Inner;
+use super::rows::AppendRows;
+use super::table::TableSlot;
+
+impl Inner {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<Effects> {
+        let mut effects = Effects::default();
+        let frame = {
+            let schemas = &self.schemas;
+            Frame::decode(bytes, &|id| schemas.get(id))?
+        };
+        if frame.rows() == 0 {
+            return Ok(effects);
+        }
+        for run in frame.runs() {
+            self.progress.begins(&run.partition, run.first_offset());
+        }
+        if let Err(error) = self.take(&frame, &mut effects) {
+            self.recover(error, &mut effects)?;
+        }
+        effects.pause = self.back_pressure.is_paused();
+        Ok(effects)
+    }
+
+    fn take(&mut self, frame: &Frame<'_>, effects: &mut Effects) -> Result<()> {
+        self.make_room()?;
+        self.drained_until = None;
+        let rows = new_rows(&self.progress, frame);
+        if !rows.is_empty() {
+            for table in &mut self.tables {
+                table.prepare(&self.context, &mut self.progress, frame, &rows)?;
+            }
+            let new = AppendRows { frame, rows: &rows };
+            if let Err(error) = self.append(&new, effects) {
+                // One table may have rows of the frame that another has not.
+                self.tables.iter_mut().for_each(TableSlot::spoil);
+                return Err(error);
+            }
+        }
+        for run in frame.runs() {
+            self.progress
+                .read(&run.partition, run.first_offset(), run.last_offset());
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, new: &AppendRows<'_>, effects: &mut Effects) -> Result<()> {
+        let mut rejected = BTreeMap::new();
+        for table in &mut self.tables {
+            table.append(
+                &self.context,
+                &self.hub,
+                &mut self.progress,
+                new,
+                &mut rejected,
+            )?;
+        }
+        self.shrink_to_budget()?;
+        self.report_rejected(new.frame, rejected, effects)
+    }
+
+    fn report_rejected(
+        &self,
+        frame: &Frame<'_>,
+        rejected: BTreeMap<u32, SinkError>,
+        effects: &mut Effects,
+    ) -> Result<()> {
+        for (row, error) in rejected {
+            let Some((run, offset)) = frame.source(row as usize) else {
+                return Err(SinkError::internal(
+                    "a row that the frame does not have was rejected",
+                ));
+            };
+            let error = error
+                .with("connector", &self.config.connector)
+                .with("partition", &run.partition)
+                .with("offset", offset);
+            if !self.config.errors.tolerate_all {
+                return Err(error);
+            }
+            effects.rejected.push(Rejected {
+                row,
+                partition: run.partition.clone(),
+                offset,
+                code: error.code().to_owned(),
+                message: error.report(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Returns the rows that were not read before, that Java could encode, and that are not tombstones:
+/// an append table has nothing to do for those. What a partition delivers before a rewind that was
+/// asked for is not new: it comes again.
+fn new_rows(progress: &WriterProgress, frame: &Frame<'_>) -> Vec<u32> {
+    let mut rows = Vec::with_capacity(frame.rows());
+    // A partition may have several runs, and their offsets may overlap.
+    let mut within: BTreeMap<&TopicPartition, i64> = BTreeMap::new();
+    for run in frame.runs() {
+        if progress.is_rewinding(&run.partition) {
+            continue;
+        }
+        let known = progress.next(&run.partition).unwrap_or(i64::MIN);
+        let next = within.entry(&run.partition).or_insert(known);
+        for index in 0..run.rows {
+            let (row, offset) = (run.first_row + index, run.offset(index));
+            if offset >= *next {
+                *next = offset.saturating_add(1);
+                if !frame.is_skipped(row) && !frame.is_tombstone(row) {
+                    rows.extend(u32::try_from(row));
+                }
+            }
+        }
+    }
+    rows
+}

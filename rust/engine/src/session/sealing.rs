@@ -1,0 +1,69 @@
+//! What happens to a sealed segment off the task's thread: uploads end, manifests are written.
+
+use std::collections::BTreeMap;
+
+use frazil_core::Result;
+use frazil_core::control::segment::Segment;
+use frazil_core::control::writer::Sealed;
+use iceberg::spec::DataFile;
+
+use crate::catalog::LoadedTable;
+use crate::commit::{ManifestIdentity, write_manifest};
+use crate::writer::SealedFiles;
+
+/// Files of one partition spec.
+#[derive(Debug)]
+pub(super) struct ClosedFiles {
+    pub(super) spec_id: i32,
+    pub(super) files: SealedFiles,
+}
+
+/// What remains to be done for a sealed segment, off the task's thread.
+pub(super) struct SealWork {
+    pub(super) files: Vec<ClosedFiles>,
+    pub(super) loaded: LoadedTable,
+    pub(super) wid: String,
+    pub(super) branch: String,
+    pub(super) rows: u64,
+    pub(super) sealed: Sealed,
+}
+
+impl SealWork {
+    pub(super) async fn run(self) -> Result<Segment> {
+        let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
+        for files in self.files {
+            let data_files = files.files.wait().await?;
+            by_spec.entry(files.spec_id).or_default().extend(data_files);
+        }
+        let bytes = by_spec
+            .values()
+            .flatten()
+            .map(DataFile::file_size_in_bytes)
+            .sum();
+        let mut manifests = Vec::with_capacity(by_spec.len());
+        for (spec_id, files) in by_spec {
+            let identity = ManifestIdentity {
+                wid: self.wid.clone(),
+                session: self.sealed.session,
+                seq: self.sealed.sequence,
+                index: u32::try_from(manifests.len()).unwrap_or(u32::MAX),
+            };
+            let (storage, metadata) = (&self.loaded.storage, &self.loaded.metadata);
+            manifests.push(write_manifest(storage, metadata, spec_id, files, &identity).await?);
+        }
+        Ok(Segment {
+            session: self.sealed.session,
+            seq: self.sealed.sequence,
+            first_unacked: self.sealed.first_unacked,
+            epoch: 0,
+            table: self.loaded.ident.clone(),
+            table_uuid: self.loaded.metadata.uuid(),
+            branch: self.branch,
+            ranges: self.sealed.ranges,
+            watermarks: BTreeMap::new(),
+            manifests,
+            rows: self.rows,
+            bytes,
+        })
+    }
+}

@@ -1,0 +1,7 @@
+//! What a task promises, over the real SQL catalog and local files: frames in, tables read back.
+
+mod bed;
+mod commits;
+mod failures;
+mod partitions;
+mod tables;
