@@ -78,11 +78,11 @@ pub(crate) fn run(names: &[String], write: bool, log: &Log) -> Result<Vec<TestRe
         println!("{name:28} {seconds:4} s  {verdict:22} {test}");
         log.line(&format!("== {name}: {verdict}"))?;
         rows.insert(name.clone(), row(mutant, verdict)?);
+        if write {
+            record(&known, &rows)?;
+        }
         let name = name.clone();
         results.push(TestResult { name, outcome });
-    }
-    if write {
-        record(&known, rows)?;
     }
     Ok(results)
 }
@@ -292,7 +292,8 @@ fn copy_dependencies() -> Result<(), Failure> {
 }
 
 /// Writes the record: new rows, and the old ones of mutants that were not run.
-fn record(known: &[String], mut rows: BTreeMap<String, String>) -> Result<(), Failure> {
+fn record(known: &[String], rows: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let mut rows = rows.clone();
     let old = read(RECORD).unwrap_or_default();
     for line in old.lines() {
         if let Some((name, _)) = line.strip_prefix("| `").and_then(|r| r.split_once('`')) {
