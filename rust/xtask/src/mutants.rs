@@ -303,8 +303,9 @@ fn record(known: &[String], rows: &BTreeMap<String, String>) -> Result<(), Failu
     }
     let mut text = format!(
         "# Tests that were seen red\n\nWritten by `./x mutants --write`: each guard of \
-         `{LIST}` was taken out of a copy of the\nsources, and its test failed by an \
-         assertion.\n\n| mutant | date | guard | test | seen |\n|---|---|---|---|---|\n"
+         `{LIST}` was taken out of a copy of the\nsources, and its test was run. `red`: it was \
+         good before, and failed by an assertion.\n\n\
+         | mutant | date | guard | test | seen |\n|---|---|---|---|---|\n"
     );
     for row in known.iter().filter_map(|name| rows.get(name)) {
         text.push_str(row);

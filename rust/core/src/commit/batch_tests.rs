@@ -54,6 +54,18 @@ fn two_sessions_with_the_same_offsets_never_share_a_commit() {
 }
 
 #[test]
+fn nothing_of_a_session_passes_a_segment_that_waits() {
+    // Were the last one taken, the table would stand at 20 and never get the rows from 5 to 10.
+    let segments = [
+        of_session(1, 0, 0, 5),
+        of_session(2, 0, 0, 10),
+        of_session(2, 1, 10, 20),
+    ];
+    let choice = pick(None, &segments);
+    assert_eq!((choice.batch, choice.decided), (vec![0], vec![]));
+}
+
+#[test]
 fn a_rejected_session_is_dead() {
     let mut state = WriterState::new(table());
     state.raise(&TopicPartition::new("t", 0), 5).unwrap();
