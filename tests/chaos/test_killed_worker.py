@@ -81,6 +81,7 @@ def test_no_record_is_lost_or_doubled_by_kill_9(make_worker, broker, weed, name)
     assert view.offsets() == {name: [count // PARTITIONS] * PARTITIONS}
     verified = verify(weed, table, ends)
     assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert f"{count} rows of {PARTITIONS} partitions, 0 bad" in verified.stdout
 
 
 def exactly_once(view: TableView, topic: str, count: int) -> None:
@@ -116,6 +117,7 @@ def test_verify_finds_a_doubled_row(worker, broker, rest, name):
     ends = {(name, 0): 100}
     sound = verify(rest, table, ends)
     assert sound.returncode == 0, sound.stdout + sound.stderr
+    assert "100 rows of 1 partitions, 0 bad" in sound.stdout
     other = load_catalog("bed", type="rest", uri=rest.uri).load_table(table)
     other.append(other.scan(row_filter="_offset = 42").to_arrow())
     verified = verify(rest, table, ends)

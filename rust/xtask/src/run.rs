@@ -70,6 +70,14 @@ impl Log {
         let broken = |error: std::io::Error| format!("cannot run {program}: {error}");
         let (reader, writer) = std::io::pipe().map_err(broken)?;
         let errors = writer.try_clone().map_err(broken)?;
+        // What `cargo run` told this program about itself would make build scripts of dependencies
+        // run again, and the dependencies compile twice: once under xtask, once outside.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&name);
+            }
+        }
         let mut child = command
             .current_dir(root())
             .stdin(Stdio::null())
