@@ -126,6 +126,28 @@ fn rows_that_another_writer_committed_first_are_not_written_again() {
 }
 
 #[test]
+fn two_writers_of_one_id_are_told_apart_in_the_end() {
+    let bed = Bed::new("db.orders").slow();
+    let (zombie, other) = (bed.task(), bed.task());
+    let mut codes = Vec::new();
+    for round in 0..6 {
+        let first = 2 * round;
+        zombie.put(first..first + 2);
+        other.put(first..first + 1);
+        other.revoke(&[0]);
+        other.assign(&[0]);
+        zombie.revoke(&[0]);
+        zombie.assign(&[0]);
+        let begun = zombie.control(&Request::Tick);
+        codes.push(begun.err().map(|error| error.code()));
+    }
+    let mut expected = vec![None; 5];
+    expected.push(Some("WRITER_CONFLICT"));
+    assert_eq!(codes, expected);
+    assert_eq!(bed.ids("db.orders"), [0, 2, 4, 6, 8, 10], "never twice");
+}
+
+#[test]
 fn partitions_that_another_task_had_are_continued_without_a_restart() {
     let bed = Bed::new("db.orders").slow();
     let task = bed.task();
