@@ -11,7 +11,7 @@ use frazil_core::{ErrorKind, Result, SinkError};
 use uuid::Uuid;
 
 use super::table::TableSlot;
-use super::{CATALOG_WAIT, DRAIN_WAIT, Inbound, Inner};
+use super::{DRAIN_WAIT, Inbound, Inner, PUT_WAIT};
 use crate::hub::{Outcome, Verdict};
 
 /// Rejections within [`REJECTION_WINDOW`] after which the task gives up.
@@ -41,9 +41,7 @@ impl Redo {
 impl Inner {
     /// A put begins.
     pub(super) fn tick(&mut self, effects: &mut Effects) -> Result<()> {
-        self.context
-            .catalog_until
-            .set(Instant::now() + CATALOG_WAIT);
+        self.context.waits_until.set(Instant::now() + PUT_WAIT);
         self.drained_until = None;
         self.progress.put_begins();
         self.drain_inbox();
