@@ -294,10 +294,10 @@ impl Inner {
             .unwrap_or(TICK_MAX);
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
         let (lines, dropped) = logs::drain();
-        effects.log = lines
+        let lines = lines
             .into_iter()
-            .map(|line| (level(line.severity), line.text))
-            .collect();
+            .map(|line| (level(line.severity), line.text));
+        effects.log.extend(lines);
         effects.log_dropped = dropped;
     }
 

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use frazil_core::offsets::TopicPartition;
-use frazil_core::wire::Effects;
+use frazil_core::wire::{Effects, LogLevel};
 use frazil_core::{ErrorKind, Result, SinkError};
 use uuid::Uuid;
 
@@ -198,9 +198,16 @@ impl Inner {
         for table in &mut self.tables {
             table.start_over(old, session, &self.context);
         }
-        tracing::warn!(connector = %self.config.connector, task = self.config.task, %session,
-            rewinds = rewinds.len(), reason = redo.reason(),
-            "the session starts over from its durable offsets");
+        // Not through the ring, which another task's answer might empty: this belongs to the rewinds.
+        let line = format!(
+            "the session starts over from its durable offsets connector={} task={} \
+             session={session} rewinds={} reason={}",
+            self.config.connector,
+            self.config.task,
+            rewinds.len(),
+            redo.reason()
+        );
+        effects.log.push((LogLevel::Warn, line));
         effects.rewinds = rewinds;
         Ok(())
     }

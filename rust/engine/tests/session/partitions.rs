@@ -75,6 +75,8 @@ fn a_partition_that_returns_over_uncommitted_rows_loses_none_of_them() {
         vec![],
         "it has just come: Connect reads from W"
     );
+    let mut lines = begun.log.iter().map(|(_, line)| line);
+    assert!(lines.any(|line| line.contains("came back")), "{begun:?}");
     let effects = task.try_orders(0, 2..5).unwrap();
     assert_eq!(task.pre_commit(0, 5).filter(|offset| *offset > 2), None);
     let position = effects.rewinds.first().map_or(5, |(_, offset)| *offset);
