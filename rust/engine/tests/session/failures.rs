@@ -55,6 +55,7 @@ fn records_that_never_fit_hold_no_memory() {
     assert_eq!(bed.ids("db.orders"), [0]);
 }
 
+// Promise: without tolerance nothing is committed from the first bad record on
 #[test]
 fn without_tolerance_nothing_is_committed_from_the_bad_record_on() {
     let bed = Bed::new("db.orders");
@@ -138,6 +139,7 @@ fn a_commit_that_takes_long_is_waited_for() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 2, 3]);
 }
 
+// Promise: rows whose upload failed are read again
 #[test]
 fn rows_whose_upload_failed_are_read_again() {
     let bed = Bed::new("db.orders");

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::bed::{Bed, p};
 
+// Promise: a task that died leaves nothing twice and nothing out
 #[test]
 fn a_task_that_died_leaves_nothing_twice_and_nothing_out() {
     let bed = Bed::new("db.orders").with("iceberg.table.db.orders.commit-rows", "5");
@@ -56,6 +57,7 @@ fn revoked_partitions_are_committed_before_they_go() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 2, 3, 4, 5, 100, 101]);
 }
 
+// Promise: a partition that returns over uncommitted rows loses none of them
 #[test]
 fn a_partition_that_returns_over_uncommitted_rows_loses_none_of_them() {
     let bed = Bed::new("db.orders").with("iceberg.control.commit.interval-ms", "5000");
@@ -103,6 +105,7 @@ fn lost_partitions_hold_nothing_back() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 10, 11, 12]);
 }
 
+// Promise: rows that another writer committed first are not written again
 #[test]
 fn rows_that_another_writer_committed_first_are_not_written_again() {
     let bed = Bed::new("db.orders").slow();
