@@ -269,20 +269,30 @@ class SeaweedFS:
             self._make_warehouse()
         return self
 
-    def _make_warehouse(self) -> None:
+    def _shell(self, command: str) -> bool:
+        """Runs a command of `weed shell` and tells whether it succeeded."""
         master = f"127.0.0.1:{self._ports['master']}.{self._grpc['master']}"
+        done = subprocess.run(
+            [self._program, LOG_HERE, "shell", f"-master={master}"],
+            input=command + "\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode == 0
 
+    def make_bucket(self, bucket: str) -> None:
+        """Makes a plain bucket, in which no catalog watches the names of files."""
+        wait_until(f"the bucket {bucket}", lambda: self._shell(f"s3.bucket.create -name {bucket}"), 60, 1)
+
+    def _make_warehouse(self) -> None:
         def made() -> bool:
-            done = subprocess.run(
-                [self._program, LOG_HERE, "shell", f"-master={master}"],
-                input=f"s3tables.bucket -create -name {self.WAREHOUSE} -account 000000000000\n",
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
+            created = self._shell(
+                f"s3tables.bucket -create -name {self.WAREHOUSE} -account 000000000000"
             )
             status, _ = self.call("GET", f"/v1/config?warehouse=s3://{self.WAREHOUSE}")
-            return done.returncode == 0 and status == 200
+            return created and status == 200
 
         wait_until("the warehouse of seaweedfs", made, 60, 1)
 

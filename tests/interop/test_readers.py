@@ -130,12 +130,9 @@ def row(number: int) -> dict:
 EXPECTED = pa.Table.from_pylist([row(number) for number in range(ROWS)], schema=ARROW)
 
 
-@pytest.fixture(scope="module", params=[2, 3], ids=["v2", "v3"])
-def written(request, worker, broker, scratch) -> dict[str, TableView]:
-    """Writes the same rows into one table for each transform, by one connector."""
-    version = request.param
-    name = f"interop_v{version}"
-    catalog = SqlCatalog(scratch / name)
+def write_tables(worker, broker, catalog, name: str, version: int, **more: str):
+    """Writes the same rows into one table for each transform, by one connector whose
+    configuration also has what `more` says."""
     head = b'{"schema":' + json.dumps(
         {"type": "struct", "optional": False, "fields": FIELDS}
     ).encode()
@@ -148,7 +145,7 @@ def written(request, worker, broker, scratch) -> dict[str, TableView]:
         ),
     )
     tables = {key: f"{name}.{key}" for key in TABLES}
-    config = sink(catalog, name, ",".join(tables.values()), **ENVELOPE)
+    config = sink(catalog, name, ",".join(tables.values()), **ENVELOPE, **more)
     config["iceberg.tables.auto-create-props.format-version"] = str(version)
     for key, by in TABLES.items():
         if by:
@@ -161,9 +158,17 @@ def written(request, worker, broker, scratch) -> dict[str, TableView]:
     return views
 
 
-def differences(view: TableView, found: pa.Table | None = None) -> list[tuple]:
+@pytest.fixture(scope="module", params=[2, 3], ids=["v2", "v3"])
+def written(request, worker, broker, scratch) -> dict[str, TableView]:
+    name = f"interop_v{request.param}"
+    return write_tables(worker, broker, SqlCatalog(scratch / name), name, request.param)
+
+
+def differences(
+    view: TableView, found: pa.Table | None = None, names: list[str] = ARROW.names
+) -> list[tuple]:
     """Compares the table as DuckDB (or, in `found`, another engine) reads it with what was sent."""
-    columns = ", ".join(ARROW.names)
+    columns = ", ".join(names)
     view.connection.register("expected", EXPECTED)
     right = "{t}"
     if found is not None:
@@ -332,37 +337,51 @@ def test_format_3_has_row_lineage(written):
             following += count
 
 
-# Promise: a filter on long texts that differ only after 64 bytes finds its rows in every row group
-def test_long_texts_are_filtered_right(worker, broker, scratch, name):
-    count, prefix = 20_000, "the same beginning for each and every row of this column, " * 2
-    catalog = SqlCatalog(scratch / name)
+LONG_TEXTS = 20_000
+BEGINNING = "the same beginning for each and every row of this column, " * 2
+
+
+def long_texts() -> list[str]:
+    """Texts that are all different, but not in their first 64 bytes."""
+    return [f"{BEGINNING}{(n * 7919) % LONG_TEXTS:06} {'x' * 60}" for n in range(LONG_TEXTS)]
+
+
+def write_long_texts(worker, broker, catalog, name: str, version: int = 2) -> TableView:
+    """Writes long texts into a table whose files have three row groups and more."""
     broker.create_topic(name)
-    texts = [f"{prefix}{(n * 7919) % count:06} {'x' * 60}" for n in range(count)]
-    broker.produce_json(name, ({"id": n, "s": text} for n, text in enumerate(texts)))
+    broker.produce_json(name, ({"id": n, "s": text} for n, text in enumerate(long_texts())))
     config = sink(catalog, name, f"{name}.t")
     config["iceberg.control.commit.interval-ms"] = "5000"
+    config["iceberg.tables.auto-create-props.format-version"] = str(version)
     config["iceberg.tables.write-props.write.parquet.row-group-size-bytes"] = "262144"
     view = TableView(catalog, f"{name}.t")
     with running(worker, name, config):
-        view.wait_rows(count, 90)
-    location = view.location()
-    paths = [local(f["path"]) for f in ask_java([Question(location, "files")])[0]]
+        view.wait_rows(LONG_TEXTS, 90)
+    paths = [local(f["path"]) for f in ask_java([Question(view.location(), "files")])[0]]
     groups = view.connection.execute(
         f"SELECT max(n) FROM (SELECT count(DISTINCT row_group_id) AS n"
         f" FROM parquet_metadata({paths}) GROUP BY file_name)"
     ).fetchall()[0][0]
     assert groups >= 3, "one row group proves nothing"
+    return view
+
+
+# Promise: a filter on long texts that differ only after 64 bytes finds its rows in every row group
+def test_long_texts_are_filtered_right(worker, broker, scratch, name):
+    texts = long_texts()
+    view = write_long_texts(worker, broker, SqlCatalog(scratch / name), name)
+    location = view.location()
     table = pyiceberg_table(view)
-    wanted = [texts[0], texts[count // 2], texts[-1]]
+    wanted = [texts[0], texts[LONG_TEXTS // 2], texts[-1]]
     equal = [{"type": "eq", "term": "s", "value": text} for text in wanted]
-    above = {"type": "gt-eq", "term": "s", "value": f"{prefix}019990"}
+    above = {"type": "gt-eq", "term": "s", "value": f"{BEGINNING}019990"}
     *by_equality, by_range = ask_java([Question(location, "rows", f) for f in [*equal, above]])
     for text, found in zip(wanted, by_equality):
         assert [entry["s"] for entry in found] == [text]
         assert view.query(f"SELECT s FROM {{t}} WHERE s = '{text}'") == [(text,)]
         assert table.scan(row_filter=f"s = '{text}'").to_arrow()["s"].to_pylist() == [text]
-    ten = sorted(text for text in texts if text >= f"{prefix}019990")
+    ten = sorted(text for text in texts if text >= f"{BEGINNING}019990")
     assert len(ten) == 10
     assert sorted(entry["s"] for entry in by_range) == ten
-    asked = f"SELECT s FROM {{t}} WHERE s >= '{prefix}019990' ORDER BY s"
+    asked = f"SELECT s FROM {{t}} WHERE s >= '{BEGINNING}019990' ORDER BY s"
     assert [text for (text,) in view.query(asked)] == ten

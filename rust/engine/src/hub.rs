@@ -379,13 +379,16 @@ impl Actor {
             let Some((blocked, reason)) = self.settle_all(&batch, outcomes) else {
                 return;
             };
+            if self.cancel.is_cancelled() {
+                // Nobody waits for the outcomes any more: the last session has gone.
+                return;
+            }
             if blocked_since.elapsed() >= self.block_max {
                 return self.give_up(&blocked, blocked_since.elapsed(), &reason);
             }
             tracing::warn!(table = %self.table.key.ident.0, retry_ms = pause.as_millis() as u64,
                 reason = %reason.report(), "the table refuses commits; its offsets wait");
             if self.cancel.or(tokio::time::sleep(pause)).await.is_none() {
-                // Nobody waits for the outcomes any more: the last session has gone.
                 return;
             }
             pause = (pause * 2).min(pause_max);
@@ -488,3 +491,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The data behind these locks is changed in single steps: a panic elsewhere leaves it whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,9 +40,10 @@ use backpressure::BackPressure;
 use outcomes::Redo;
 use table::{SealFailure, SessionContext, TableSlot};
 
-/// How long one `put`, with all its frames, may wait for catalogs on the task's thread: far below
-/// the 5 minutes of `max.poll.interval.ms`, after which the group takes the partitions away.
-const CATALOG_WAIT: Duration = Duration::from_secs(60);
+/// How long one `put`, with all its frames, may wait for catalogs and uploads on the task's thread:
+/// far below the 5 minutes of `max.poll.interval.ms`, after which the group takes the partitions
+/// away.
+const PUT_WAIT: Duration = Duration::from_secs(60);
 /// How long a revoked or stopped task waits for its last commits. Below Connect's default
 /// `task.shutdown.graceful.timeout.ms` of 5 s, also when both happen one after the other.
 const DRAIN_WAIT: Duration = Duration::from_millis(3_500);
@@ -98,7 +99,7 @@ impl Session {
         logs::install();
         let config = Arc::new(crate::preflight::start(&settings)?);
         let runtime = Runtime::shared()?;
-        let catalog = runtime.wait("opening the catalog", CATALOG_WAIT, async {
+        let catalog = runtime.wait("opening the catalog", PUT_WAIT, async {
             let catalog = catalog::open(&config.catalog)?;
             crate::preflight::check_tables(&config, &catalog).await?;
             Ok(catalog)
@@ -198,7 +199,7 @@ impl Inner {
             runtime,
             catalog,
             inbox: sender,
-            catalog_until: Cell::new(Instant::now() + CATALOG_WAIT),
+            waits_until: Cell::new(Instant::now() + PUT_WAIT),
         };
         for table in &tables {
             table.join(session, &context);
@@ -293,10 +294,10 @@ impl Inner {
             .unwrap_or(TICK_MAX);
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
         let (lines, dropped) = logs::drain();
-        effects.log = lines
+        let lines = lines
             .into_iter()
-            .map(|line| (level(line.severity), line.text))
-            .collect();
+            .map(|line| (level(line.severity), line.text));
+        effects.log.extend(lines);
         effects.log_dropped = dropped;
     }
 

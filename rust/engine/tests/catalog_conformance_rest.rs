@@ -1,6 +1,6 @@
 //! A REST catalog passes the conformance suite.
 //!
-//! It is named by the environment, so the tests run by `cargo xtask test --only catalogs`:
+//! It is named by the environment, so the tests run by `./x test --only e2e -- tests/catalogs`:
 //! - `FRAZIL_TEST_REST_URI`: its address;
 //! - `FRAZIL_TEST_REST_PROPERTIES`: more catalog properties, `key=value`, one a line;
 //! - `FRAZIL_TEST_REST_FLAGS`: words out of `creates-twice` (creating a table again returns it),
@@ -24,7 +24,7 @@ fn properties() -> BTreeMap<String, String> {
     let uri = environment("FRAZIL_TEST_REST_URI");
     assert!(
         !uri.is_empty(),
-        "FRAZIL_TEST_REST_URI is not set: run `cargo xtask test --only catalogs`"
+        "FRAZIL_TEST_REST_URI is not set: run `./x test --only e2e -- tests/catalogs`"
     );
     let mut properties = BTreeMap::from([("uri".to_string(), uri)]);
     for line in environment("FRAZIL_TEST_REST_PROPERTIES").lines() {
@@ -46,7 +46,7 @@ fn run() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
+#[ignore = "needs a REST catalog: ./x test --only e2e -- tests/catalogs"]
 async fn a_rest_catalog() {
     let properties = properties();
     let subject = Subject {
@@ -61,7 +61,7 @@ async fn a_rest_catalog() {
 }
 
 #[tokio::test]
-#[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
+#[ignore = "needs a REST catalog: ./x test --only e2e -- tests/catalogs"]
 async fn keys_are_vended_where_they_are_wanted() {
     let catalog = open_rest(&properties()).unwrap();
     let ident = iceberg::TableIdent::from_strs([format!("vend_{}", run()), "t".into()]).unwrap();
@@ -76,7 +76,7 @@ async fn keys_are_vended_where_they_are_wanted() {
 }
 
 #[tokio::test]
-#[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
+#[ignore = "needs a REST catalog: ./x test --only e2e -- tests/catalogs"]
 async fn wrong_credentials_are_told() {
     let mut properties = properties();
     properties.insert("credential".to_string(), "nobody:wrong-secret".to_string());
@@ -96,7 +96,7 @@ async fn wrong_credentials_are_told() {
 
 /// Runs for `FRAZIL_TEST_REST_SECONDS` (default 5): longer than the catalog's keys live.
 #[tokio::test]
-#[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
+#[ignore = "needs a REST catalog: ./x test --only e2e -- tests/catalogs"]
 async fn a_storage_outlives_its_keys() {
     let seconds = environment("FRAZIL_TEST_REST_SECONDS").parse().unwrap_or(5);
     let catalog = open_rest(&properties()).unwrap();
@@ -133,7 +133,7 @@ async fn arm(mode: &str, delay_ms: u64) -> bool {
 }
 
 #[tokio::test]
-#[ignore = "needs a REST catalog: cargo xtask test --only catalogs"]
+#[ignore = "needs a REST catalog: ./x test --only e2e -- tests/catalogs"]
 async fn faults_of_a_commit_are_told_apart() {
     if !has_flag("faults") {
         assert!(

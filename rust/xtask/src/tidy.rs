@@ -251,7 +251,7 @@ mod tests {
                 "SinkError::data(\n    \"TOO_LONG\", m); SinkError::new(ErrorKind::Data, \"BAD\", m)",
             ),
             file(
-                "docs/errors.d/a.md",
+                "docs/errors.md",
                 "| `TOO_LONG` | Data |\n| `GONE` | Data |\n",
             ),
         ];

@@ -74,7 +74,7 @@ impl Inner {
             return Ok(());
         }
         self.shrink_to_budget()?;
-        let limit = Instant::now() + UPLOAD_WAIT;
+        let limit = (Instant::now() + UPLOAD_WAIT).min(self.context.waits_until.get());
         while self.memory_held() > budget {
             if Instant::now() >= limit {
                 return Err(SinkError::retriable(

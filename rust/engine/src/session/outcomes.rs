@@ -6,12 +6,12 @@
 use std::time::{Duration, Instant};
 
 use frazil_core::offsets::TopicPartition;
-use frazil_core::wire::Effects;
+use frazil_core::wire::{Effects, LogLevel};
 use frazil_core::{ErrorKind, Result, SinkError};
 use uuid::Uuid;
 
 use super::table::TableSlot;
-use super::{CATALOG_WAIT, DRAIN_WAIT, Inbound, Inner};
+use super::{DRAIN_WAIT, Inbound, Inner, PUT_WAIT};
 use crate::hub::{Outcome, Verdict};
 
 /// Rejections within [`REJECTION_WINDOW`] after which the task gives up.
@@ -41,9 +41,7 @@ impl Redo {
 impl Inner {
     /// A put begins.
     pub(super) fn tick(&mut self, effects: &mut Effects) -> Result<()> {
-        self.context
-            .catalog_until
-            .set(Instant::now() + CATALOG_WAIT);
+        self.context.waits_until.set(Instant::now() + PUT_WAIT);
         self.drained_until = None;
         self.progress.put_begins();
         self.drain_inbox();
@@ -200,9 +198,16 @@ impl Inner {
         for table in &mut self.tables {
             table.start_over(old, session, &self.context);
         }
-        tracing::warn!(connector = %self.config.connector, task = self.config.task, %session,
-            rewinds = rewinds.len(), reason = redo.reason(),
-            "the session starts over from its durable offsets");
+        // Not through the ring, which another task's answer might empty: this belongs to the rewinds.
+        let line = format!(
+            "the session starts over from its durable offsets connector={} task={} \
+             session={session} rewinds={} reason={}",
+            self.config.connector,
+            self.config.task,
+            rewinds.len(),
+            redo.reason()
+        );
+        effects.log.push((LogLevel::Warn, line));
         effects.rewinds = rewinds;
         Ok(())
     }

@@ -45,15 +45,15 @@ pub(crate) struct SessionContext {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) inbox: mpsc::UnboundedSender<Inbound>,
-    /// When a put has waited long enough for catalogs.
-    pub(crate) catalog_until: Cell<Instant>,
+    /// When this put has waited long enough for others.
+    pub(crate) waits_until: Cell<Instant>,
 }
 
 impl SessionContext {
     /// Waits for a catalog, all waits of a put together no longer than a put may take.
     fn wait<T>(&self, what: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let left = self
-            .catalog_until
+            .waits_until
             .get()
             .saturating_duration_since(Instant::now());
         self.runtime.wait(what, left.max(CATALOG_WAIT_MIN), work)

@@ -365,17 +365,4 @@ impl Task {
         assert_eq!(effects.rewinds, vec![]);
         self.session.close();
     }
-
-    /// Lets time pass until the session ends or wants partition 0 to be read again.
-    pub(crate) fn until_failed_or_rewound(&self) -> Result<i64> {
-        let limit = Instant::now() + PATIENCE;
-        loop {
-            let effects = self.control(&Request::Tick)?;
-            if let Some((_, offset)) = effects.rewinds.first() {
-                return Ok(*offset);
-            }
-            assert!(Instant::now() < limit, "neither failed nor rewound");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
 }

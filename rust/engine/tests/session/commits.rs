@@ -107,6 +107,7 @@ fn each_table_has_its_own_interval_and_the_offset_follows_the_slower() {
     assert!(bed.snapshots("db.fast") > bed.snapshots("db.slow"));
 }
 
+// Promise: records that Connect delivers again are written once
 #[test]
 fn records_that_come_again_are_written_once() {
     let bed = Bed::new("db.orders");
@@ -159,6 +160,7 @@ fn offsets_of_records_that_connect_removed_are_committed() {
     assert_eq!(bed.ids("db.orders"), [50, 51]);
 }
 
+// Promise: the tasks of one connector share one snapshot for each table and interval
 #[test]
 fn tasks_of_one_connector_share_a_snapshot() {
     let bed = Bed::new("db.orders").with("tasks.max", "2");
@@ -180,6 +182,7 @@ fn tasks_of_one_connector_share_a_snapshot() {
     assert_eq!(bed.snapshots("db.orders"), 1);
 }
 
+// Promise: a task keeps within its budget of native memory, and every row arrives
 #[test]
 fn memory_stays_within_its_budget_and_every_row_arrives() {
     const BUDGET: u64 = 16 << 20;

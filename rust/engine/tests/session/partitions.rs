@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::bed::{Bed, p};
 
+// Promise: a task that died leaves nothing twice and nothing out
 #[test]
 fn a_task_that_died_leaves_nothing_twice_and_nothing_out() {
     let bed = Bed::new("db.orders").with("iceberg.table.db.orders.commit-rows", "5");
@@ -56,6 +57,7 @@ fn revoked_partitions_are_committed_before_they_go() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 2, 3, 4, 5, 100, 101]);
 }
 
+// Promise: a partition that returns over uncommitted rows loses none of them
 #[test]
 fn a_partition_that_returns_over_uncommitted_rows_loses_none_of_them() {
     let bed = Bed::new("db.orders").with("iceberg.control.commit.interval-ms", "5000");
@@ -75,6 +77,8 @@ fn a_partition_that_returns_over_uncommitted_rows_loses_none_of_them() {
         vec![],
         "it has just come: Connect reads from W"
     );
+    let mut lines = begun.log.iter().map(|(_, line)| line);
+    assert!(lines.any(|line| line.contains("came back")), "{begun:?}");
     let effects = task.try_orders(0, 2..5).unwrap();
     assert_eq!(task.pre_commit(0, 5).filter(|offset| *offset > 2), None);
     let position = effects.rewinds.first().map_or(5, |(_, offset)| *offset);
@@ -101,6 +105,7 @@ fn lost_partitions_hold_nothing_back() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 10, 11, 12]);
 }
 
+// Promise: rows that another writer committed first are not written again
 #[test]
 fn rows_that_another_writer_committed_first_are_not_written_again() {
     let bed = Bed::new("db.orders").slow();
@@ -123,6 +128,28 @@ fn rows_that_another_writer_committed_first_are_not_written_again() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 2]);
     zombie.deliver(0, 9);
     assert_eq!(bed.ids("db.orders"), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn two_writers_of_one_id_are_told_apart_in_the_end() {
+    let bed = Bed::new("db.orders").slow();
+    let (zombie, other) = (bed.task(), bed.task());
+    let mut codes = Vec::new();
+    for round in 0..6 {
+        let first = 2 * round;
+        zombie.put(first..first + 2);
+        other.put(first..first + 1);
+        other.revoke(&[0]);
+        other.assign(&[0]);
+        zombie.revoke(&[0]);
+        zombie.assign(&[0]);
+        let begun = zombie.control(&Request::Tick);
+        codes.push(begun.err().map(|error| error.code()));
+    }
+    let mut expected = vec![None; 5];
+    expected.push(Some("WRITER_CONFLICT"));
+    assert_eq!(codes, expected);
+    assert_eq!(bed.ids("db.orders"), [0, 2, 4, 6, 8, 10], "never twice");
 }
 
 #[test]

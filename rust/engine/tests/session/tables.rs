@@ -57,6 +57,7 @@ fn a_missing_table_is_an_error_when_it_may_not_be_made() {
     assert!(error.message().contains("db.orders"), "{error:?}");
 }
 
+// Promise: a table of format version 1 is refused with the reason
 #[test]
 fn a_table_of_version_1_is_refused() {
     let bed = Bed::new("db.orders");
@@ -95,6 +96,7 @@ fn new_order(task: &Task, offsets: std::ops::Range<i64>) -> FrameBuilder {
     }))
 }
 
+// Promise: columns that come in the middle of an interval lose no value
 #[test]
 fn columns_that_come_within_a_segment_share_its_commit() {
     let bed = Bed::new("db.orders")
@@ -195,6 +197,7 @@ fn a_branch_gets_the_rows_and_main_gets_none() {
     assert_eq!(rows, 5, "the branch knows its offsets");
 }
 
+// Promise: a table that is replaced under open rows gets those rows, and the task says so
 #[test]
 fn a_table_made_anew_under_open_rows_gets_them_and_says_so() {
     let bed = Bed::new("db.orders");

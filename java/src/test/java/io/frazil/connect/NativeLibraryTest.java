@@ -191,6 +191,7 @@ public class NativeLibraryTest {
         assertTrue(answer, answer.contains("[NATIVE_LIBRARY]"));
     }
 
+    // Promise: the native library exports one symbol, `JNI_OnLoad`
     @Test
     public void theLibraryExportsOneSymbol() throws Exception {
         String printed = Processes.run("nm", "-D", "--defined-only", System.getProperty("frazil.test.library"));

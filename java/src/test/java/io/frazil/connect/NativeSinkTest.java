@@ -33,6 +33,7 @@ public class NativeSinkTest {
         assertTrue(error.getMessage(), error.getMessage().contains("iceberg.catalog.type"));
     }
 
+    // Promise: a call after close is an error, never freed memory
     @Test
     public void aUseAfterCloseIsAnErrorAndASecondCloseIsNone() throws Exception {
         NativeSink sink = open();
@@ -43,6 +44,7 @@ public class NativeSinkTest {
         assertThrowsFatal("SESSION_CLOSED", () -> sink.registerSchema(new byte[1]));
     }
 
+    // Promise: bytes that are no frame are an error, never a crash
     @Test
     public void aBadFrameIsAnErrorAndTheSessionStillAnswers() throws Exception {
         try (NativeSink sink = open()) {
@@ -77,6 +79,8 @@ public class NativeSinkTest {
         }
     }
 
+    // Promise: a panic in the native library fails its task with the cause, and the JVM and other
+    // tasks live
     @Test
     public void aPanicEndsItsSessionAndNoOther() throws Exception {
         Map<String, String> config = Configs.localTask(folder.newFolder("bad").toPath());

@@ -1,0 +1,262 @@
+"""What Spark makes of our tables, in format 2 and 3, through a SQL and a REST catalog.
+
+Not a part of CI: Spark is large and slow. By hand, with SPARK a folder of your choice:
+
+    pip install --target SPARK pyspark==4.1.1
+    mvn dependency:copy -DoutputDirectory=SPARK \
+        -Dartifact=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0
+    FRAZIL_SPARK=SPARK build/venv/bin/python -m pytest -c tests/pytest.ini \
+        tests/interop/spark_check.py
+
+A real worker writes the tables of `test_readers.py`. Spark opens them by their catalog, and has to
+say what DuckDB says. The last result is in docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bed.artifacts import libraries
+from bed.catalogs import SqlCatalog
+from bed.read import TableView
+
+sys.path.append(os.environ["FRAZIL_SPARK"])
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from test_readers import (
+    ARROW,
+    BEGINNING,
+    LONG_TEXTS,
+    ROWS,
+    TABLES,
+    differences,
+    long_texts,
+    write_long_texts,
+    write_tables,
+)
+
+# Spark has no type for Iceberg's `time`, and opens no table with one.
+NAMES = [name for name in ARROW.names if name != "wake"]
+WITHOUT_TIME = {
+    "transforms": "untimed",
+    "transforms__untimed__type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+    "transforms__untimed__exclude": "wake",
+}
+# What Spark's own transform functions say that the partition of a row is.
+PARTITIONS = {
+    "identity": ("name", "name"),
+    "year": ("ts_year", "{c}.system.years(ts)"),
+    "month": ("ts_month", "{c}.system.months(ts)"),
+    "day": ("ts_day", "{c}.system.days(ts)"),
+    "hour": ("ts_hour", "{c}.system.hours(ts)"),
+    "bucket": ("id_bucket", "{c}.system.bucket(7, id)"),
+    "trunc": ("name_trunc", "{c}.system.truncate(2, name)"),
+    "mixed": ("name_bucket", "{c}.system.bucket(3, name)"),
+}
+# Filters on the column that a table is partitioned by: some files need not be read.
+PRUNED = {
+    "identity": ["name = 'björk'", "name = ''", "name IS NULL", "name IN ('a/b=c d', 'Chidi')"],
+    "year": ["ts < TIMESTAMP '1970-01-01 00:00:00+00:00'"],
+    "month": ["ts < TIMESTAMP '1969-12-20 05:00:00+00:00'", "ts IS NULL"],
+    "day": [
+        "ts >= TIMESTAMP '1970-01-03 00:00:00+00:00' AND ts < TIMESTAMP '1970-01-07 12:00:00+00:00'"
+    ],
+    "hour": [
+        "ts BETWEEN TIMESTAMP '1969-12-24 04:00:01+00:00' AND TIMESTAMP '1970-01-05 03:00:00+00:00'"
+    ],
+    "bucket": ["id = 123", "id IN (1, 599)"],
+    "trunc": ["name LIKE 'zz%'", "name = 'björk'", "name LIKE '日本%'"],
+    "mixed": ["name = 'Chidi' AND born < DATE '1970-01-01'"],
+}
+# Filters on other columns, for every table.
+ANY = [
+    "n > 100000 AND ok",
+    "price < 0 AND place.city = 'Chidi'",
+    "d IS NULL OR f >= 295.5",
+]
+
+
+@pytest.fixture(scope="module")
+def spark(scratch, rest):
+    """Spark on one core, with the SQL catalog as `iceberg` and the REST catalog as `rest`."""
+    runtime = [str(jar) for jar in Path(os.environ["FRAZIL_SPARK"]).glob("iceberg-spark-*.jar")]
+    assert len(runtime) == 1, "FRAZIL_SPARK has to have one iceberg-spark-runtime"
+    driver = [str(jar) for jar in libraries("rest").glob("sqlite-jdbc-*.jar")]
+    sql = SqlCatalog(scratch / "spark")
+    catalog = "org.apache.iceberg.spark.SparkCatalog"
+    options = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.jars": ",".join(runtime + driver),
+        "spark.sql.adaptive.enabled": "false",
+        # This is the name that the sink gives to its catalog.
+        "spark.sql.catalog.iceberg": catalog,
+        "spark.sql.catalog.iceberg.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "spark.sql.catalog.iceberg.uri": f"jdbc:sqlite:{sql.database}",
+        "spark.sql.catalog.iceberg.warehouse": f"file://{sql.warehouse}",
+        "spark.sql.catalog.rest": catalog,
+        "spark.sql.catalog.rest.type": "rest",
+        "spark.sql.catalog.rest.uri": rest.uri,
+        "spark.sql.extensions": (
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+        ),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.warehouse.dir": str(scratch / "spark-warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[1]")
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+KINDS = [(kind, version) for kind in ("iceberg", "rest") for version in (2, 3)]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=["sql-v2", "sql-v3", "rest-v2", "rest-v3"])
+def kind(request) -> tuple[str, int]:
+    return request.param
+
+
+def catalog_of(request, kind: str):
+    if kind == "rest":
+        return request.getfixturevalue("rest")
+    return SqlCatalog(request.getfixturevalue("scratch") / "spark")
+
+
+@pytest.fixture(scope="module")
+def written(request, worker, broker, kind) -> dict[str, TableView]:
+    catalog, version = kind
+    name = f"{catalog}_v{version}"
+    return write_tables(
+        worker, broker, catalog_of(request, catalog), name, version, **WITHOUT_TIME
+    )
+
+
+def called(kind: tuple[str, int], view: TableView) -> str:
+    """Returns the name of a table in Spark."""
+    return f"{kind[0]}.{view.namespace}.{view.table}"
+
+
+def by_duckdb(view: TableView, sql: str) -> list[dict]:
+    location = view.location()
+    answer = view.connection.execute(sql.replace("{t}", f"iceberg_scan('{location}')"))
+    return pa.table(answer.arrow()).to_pylist()
+
+
+def by_spark(spark: SparkSession, table: str, sql: str) -> list[dict]:
+    return spark.sql(sql.replace("{t}", table)).toArrow().to_pylist()
+
+
+def ids_and_files(spark: SparkSession, table: str, where: str) -> tuple[list[int], int]:
+    """Returns the ids that a filter finds and how many files Spark read for them."""
+    frame = spark.sql(f"SELECT id FROM {table} WHERE {where}")
+    ids = sorted(entry.id for entry in frame.collect())
+    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
+    assert leaves.size() == 1
+    return ids, leaves.apply(0).metrics().apply("resultDataFiles").value()
+
+
+def test_every_value(spark, kind, written):
+    for key, view in written.items():
+        columns = ", ".join(NAMES)
+        found = spark.sql(f"SELECT {columns} FROM {called(kind, view)}").toArrow()
+        assert found.num_rows == ROWS
+        assert differences(view, found, NAMES) == [], f"Spark, {key}"
+        assert differences(view, None, NAMES) == [], f"DuckDB, {key}"
+
+
+def test_counts_sums_nulls_and_extremes(spark, kind, written):
+    """Spark takes counts and extremes from our manifests alone where they can be exact."""
+    flat = [name for name in NAMES if name not in ("tags", "place")]
+    exact = [name for name in flat if name not in ("name", "raw")]
+    counts = [f"count({name}) AS {name}" for name in NAMES]
+    sums = [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("id", "n", "small")]
+    sums += ["CAST(sum(price) AS DECIMAL(38, 2)) AS price", "sum(f) AS f", "sum(d) AS d"]
+
+    def extremes(names: list[str]) -> list[str]:
+        return [f"min({name}) AS {name}_0, max({name}) AS {name}_1" for name in names]
+
+    for key, view in written.items():
+        table = called(kind, view)
+        for what, unread in (
+            (["count(*) AS rows", *counts[: len(flat)]], True),
+            (extremes(exact), True),
+            (counts[len(flat) :] + extremes(["name", "raw"]) + sums, False),
+        ):
+            sql = f"SELECT {', '.join(what)} FROM {{t}}"
+            plan = spark.sql("EXPLAIN " + sql.replace("{t}", table)).collect()[0].plan
+            assert ("LocalTableScan" in plan) == unread, plan
+            assert by_spark(spark, table, sql) == by_duckdb(view, sql), key
+        files = "SELECT sum(record_count) AS rows FROM {t}"
+        assert by_spark(spark, f"{table}.partitions", files) == [{"rows": ROWS}], key
+
+
+def test_partitions_are_those_of_sparks_transforms(spark, kind, written):
+    for key, (field, function) in PARTITIONS.items():
+        value = function.format(c=kind[0])
+        sql = f"SELECT count(*) AS n FROM {{t}} WHERE NOT (_partition.{field} <=> {value})"
+        assert by_spark(spark, called(kind, written[key]), sql) == [{"n": 0}], key
+
+
+def test_filters_and_pruning(spark, kind, written):
+    for key, view in written.items():
+        table = called(kind, view)
+        all_files = spark.table(f"{table}.files").count()
+        for where in PRUNED.get(key, []) + ANY:
+            ids, files = ids_and_files(spark, table, where)
+            right = view.query(f"SELECT id FROM {{t}} WHERE {where} ORDER BY id")
+            assert ids == [number for (number,) in right], (key, where)
+            if where not in ANY:
+                assert ids, (key, where)
+                assert files < all_files, (key, where)
+
+
+def test_row_ids(spark, kind, written):
+    if kind[1] == 2:
+        pytest.skip("format 2 has no row ids")
+    sql = (
+        "SELECT count(*) AS rows, count(DISTINCT _row_id) AS ids, min(_row_id) AS first,"
+        " max(_row_id) AS last, count(_last_updated_sequence_number) AS sequenced FROM {t}"
+    )
+    right = {"rows": ROWS, "ids": ROWS, "first": 0, "last": ROWS - 1, "sequenced": ROWS}
+    for key, view in written.items():
+        assert by_spark(spark, called(kind, view), sql) == [right], key
+
+
+def test_long_texts(request, spark, kind, worker, broker):
+    catalog, version = kind
+    name = f"{catalog}_long_v{version}"
+    view = write_long_texts(worker, broker, catalog_of(request, catalog), name, version)
+    table, texts = called(kind, view), long_texts()
+    for number in (0, LONG_TEXTS // 2, LONG_TEXTS - 1):
+        assert ids_and_files(spark, table, f"s = '{texts[number]}'")[0] == [number]
+    for where, count in (
+        (f"s >= '{BEGINNING}019990'", 10),
+        (f"s < '{BEGINNING}000003'", 3),
+        (f"s LIKE '{BEGINNING}0123%'", 100),
+        (f"s > '{BEGINNING}'", LONG_TEXTS),
+        (f"s = '{BEGINNING}'", 0),
+    ):
+        ids, _ = ids_and_files(spark, table, where)
+        right = view.query(f"SELECT id FROM {{t}} WHERE {where} ORDER BY id")
+        assert ids == [number for (number,) in right] and len(ids) == count, where
+    whole = "SELECT count(*) AS n, min(s) AS least, max(s) AS most, sum(length(s)) AS size FROM {t}"
+    assert by_spark(spark, table, whole) == by_duckdb(view, whole)
+
+
+def test_a_table_with_a_time_is_not_opened(request, spark, worker, broker, scratch):
+    """A limit of Iceberg's Spark runtime; when this fails the limit is gone."""
+    view = write_tables(worker, broker, SqlCatalog(scratch / "spark"), "timed", 2)["plain"]
+    with pytest.raises(PySparkException, match="Spark does not support time fields"):
+        spark.table(f"iceberg.{view.namespace}.{view.table}").collect()
