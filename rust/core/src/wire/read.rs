@@ -147,3 +147,31 @@ pub(crate) fn offset_at(offsets: &[[u8; 4]], index: usize) -> usize {
     let offset = offsets.get(index).copied().map_or(0, u32::from_le_bytes);
     usize::try_from(offset).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_past_the_end() {
+        let bytes = [3, 0, 0, 0, b'a', b'b'];
+        let reader = || Reader::new(&bytes, "test");
+        let code = |error: SinkError| error.code();
+        assert_eq!(reader().take(7).map_err(code), Err("WIRE_CORRUPT"));
+        assert_eq!(reader().take(usize::MAX).map_err(code), Err("WIRE_CORRUPT"));
+        assert_eq!(reader().bytes().map_err(code), Err("WIRE_CORRUPT"));
+        assert_eq!(reader().array::<4>(2).map_err(code), Err("WIRE_CORRUPT"));
+        assert_eq!(reader().take(6).map_err(code), Ok(&bytes[..]));
+    }
+
+    #[test]
+    fn a_count_fits_the_bytes_that_are_left() {
+        let bytes = [3, 0, 0, 0, 1, 2, 3, 4, 5, 6];
+        let count = |each| Reader::new(&bytes, "test").count(each);
+        assert_eq!(count(2).ok(), Some(3));
+        assert_eq!(
+            count(3).expect_err("9 bytes are needed").code(),
+            "WIRE_CORRUPT"
+        );
+    }
+}
