@@ -33,21 +33,6 @@ pub struct LoadedTable {
     pub storage: TableStorage,
 }
 
-impl LoadedTable {
-    /// Returns an error if the table's format version is one that this sink does not write.
-    pub fn require_writable(&self) -> Result<()> {
-        if self.metadata.format_version() == FormatVersion::V1 {
-            return Err(SinkError::fatal(
-                "TABLE_FORMAT_V1",
-                "the table has format version 1: upgrade it with \
-                 `ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')`",
-            )
-            .with("table", &self.ident));
-        }
-        Ok(())
-    }
-}
-
 /// A table to be made.
 #[derive(Debug, Clone)]
 pub struct CreateTable {

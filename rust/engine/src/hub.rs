@@ -100,6 +100,8 @@ pub struct HubConfig {
     pub connector: String,
     /// How long a table may refuse commits before the tasks fail.
     pub block_max: Duration,
+    /// The longest table property that may hold source offsets.
+    pub state_bytes_max: usize,
     /// What tells this catalog and its credentials from others.
     pub catalog: [u8; 32],
 }
@@ -111,6 +113,7 @@ impl HubConfig {
             wid: config.wid.clone(),
             connector: config.connector.clone(),
             block_max: Duration::from_millis(config.control.table_block_max_ms),
+            state_bytes_max: config.control.state_bytes_max,
             catalog: fingerprint(&config.catalog),
         }
     }
@@ -122,12 +125,13 @@ impl HubConfig {
             self.wid.clone(),
             self.connector.clone(),
             self.block_max,
+            self.state_bytes_max,
             self.catalog,
         )
     }
 }
 
-type HubKey = (String, String, Duration, [u8; 32]);
+type HubKey = (String, String, Duration, usize, [u8; 32]);
 
 fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
     let mut digest = Sha256::new();
@@ -241,6 +245,7 @@ impl Hub {
             self.config.connector.clone(),
         )
         .with_hub_id(self.id.simple().to_string())
+        .with_state_bytes_max(self.config.state_bytes_max)
         .with_cancel(self.cancel.clone());
         let actor = Actor {
             hub: Arc::downgrade(self),

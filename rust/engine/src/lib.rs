@@ -1,7 +1,7 @@
 //! The impure part of Frazil: it executes what `frazil-core` decides.
 //!
 //! ```text
-//!  jni ─► session ─► core::{wire, route, convert, partition} ─► writer ─► storage
+//!  jni ─► session ─► core::{wire, convert, partition} ─► writer ─► storage
 //!            │                                                    │ sealed manifest
 //!            └── core::control ◄── hub ◄── commit ◄── catalog ◄───┘
 //! ```

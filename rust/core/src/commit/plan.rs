@@ -55,6 +55,8 @@ pub struct CommitIdentity {
     pub hub_id: String,
     /// The branch that is committed to.
     pub branch: String,
+    /// The longest property that may hold the state; a longer one is cut into shards.
+    pub state_bytes_max: usize,
 }
 
 /// One attempt to commit a batch.
@@ -124,7 +126,8 @@ pub fn commit(metadata: &TableMetadata, base: &Base, attempt: &Attempt<'_>) -> R
     let mut updates = branch_updates(metadata, snapshot, &identity.branch)?;
     let stored = |key: &str| metadata.properties().contains_key(key);
     let shards = WriterState::shards(stored, &identity.wid, &identity.branch);
-    let change = state.write(&identity.wid, &identity.branch, shards)?;
+    let limit = identity.state_bytes_max;
+    let change = state.write_within(&identity.wid, &identity.branch, shards, limit)?;
     updates.push(TableUpdate::SetProperties {
         updates: change.set.into_iter().collect(),
     });

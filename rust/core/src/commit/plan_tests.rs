@@ -51,6 +51,7 @@ fn identity(branch: &str) -> CommitIdentity {
         connector: "c".into(),
         hub_id: "h".into(),
         branch: branch.into(),
+        state_bytes_max: 700,
     }
 }
 
@@ -117,6 +118,25 @@ fn without(metadata: &TableMetadata, keys: &[&str]) -> TableMetadata {
         .build()
         .unwrap()
         .metadata
+}
+
+#[test]
+fn a_state_beyond_the_configured_limit_is_cut_into_shards_and_read_back() {
+    let empty = table(FormatVersion::V2);
+    let ranges = (0..200).map(|p| range("t", p, 0, 1_000_000, Some(0)));
+    let wide = segment(0, ranges.collect());
+    let after = apply(&empty, &plan(&empty, "main", 1, &[&wide]));
+    let state = |key: &&String| key.starts_with("frazil.w.w1");
+    let sizes: Vec<usize> = after
+        .properties()
+        .iter()
+        .filter(|(key, _)| state(key))
+        .map(|(_, value)| value.len())
+        .collect();
+    assert!(sizes.len() > 2, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= 700), "{sizes:?}");
+    let read = state_of(&after, "w1", "main").unwrap().unwrap();
+    assert_eq!(read.bound(&TopicPartition::new("t", 199)), Some(1_000_000));
 }
 
 #[test]

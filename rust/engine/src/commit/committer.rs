@@ -9,6 +9,7 @@ use frazil_core::commit::plan::{self, CommitIdentity};
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
 use frazil_core::control::segment::Segment;
+use frazil_core::limits::STATE_BYTES_MAX;
 use iceberg::TableIdent;
 
 use super::run::Run;
@@ -73,6 +74,7 @@ impl TableCommitter {
                 connector: connector.into(),
                 hub_id: String::new(),
                 branch: branch.into(),
+                state_bytes_max: STATE_BYTES_MAX,
             },
             settings: CommitSettings::default(),
             cancel: Cancel::default(),
@@ -85,6 +87,13 @@ impl TableCommitter {
     #[must_use]
     pub fn with_hub_id(mut self, hub_id: impl Into<String>) -> Self {
         self.identity.hub_id = hub_id.into();
+        self
+    }
+
+    /// Sets the longest property that may hold the state.
+    #[must_use]
+    pub fn with_state_bytes_max(mut self, bytes: usize) -> Self {
+        self.identity.state_bytes_max = bytes;
         self
     }
 

@@ -126,7 +126,7 @@ impl Subject {
             let spec = made.metadata.default_partition_spec();
             assert_eq!(spec.fields().len(), 1);
             assert_eq!(spec.fields()[0].transform, Transform::Bucket(4));
-            made.require_writable().unwrap();
+            frazil_core::commit::plan::check_table(&made.metadata).unwrap();
         }
     }
 
