@@ -26,6 +26,7 @@ pub mod limits;
 pub mod offsets;
 pub mod panics;
 pub mod partition;
+pub mod rules;
 pub mod schema;
 pub mod secret;
 pub mod wire;

@@ -11,6 +11,7 @@
 
 pub mod catalog;
 pub mod commit;
+mod failpoint;
 pub mod hub;
 pub mod logs;
 pub mod preflight;

@@ -9,6 +9,7 @@ use iceberg::spec::DataFile;
 
 use crate::catalog::LoadedTable;
 use crate::commit::{ManifestIdentity, write_manifest};
+use crate::failpoint;
 use crate::writer::SealedFiles;
 
 /// Files of one partition spec.
@@ -40,6 +41,7 @@ impl SealWork {
             .flatten()
             .map(DataFile::file_size_in_bytes)
             .sum();
+        failpoint::pass("seal.after-data-files")?;
         let mut manifests = Vec::with_capacity(by_spec.len());
         for (spec_id, files) in by_spec {
             let identity = ManifestIdentity {
@@ -51,6 +53,7 @@ impl SealWork {
             let (storage, metadata) = (&self.loaded.storage, &self.loaded.metadata);
             manifests.push(write_manifest(storage, metadata, spec_id, files, &identity).await?);
         }
+        failpoint::pass("seal.after-manifest")?;
         Ok(Segment {
             session: self.sealed.session,
             seq: self.sealed.sequence,

@@ -1,0 +1,3 @@
+//! `frazil-sim`: runs the state machines of Frazil in a simulated world and checks every step.
+
+fn main() {}
