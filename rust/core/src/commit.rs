@@ -4,6 +4,7 @@
 //! check `T <= lowest offset` is made against the same metadata object that the request asserts
 //! (rule R1). Nothing here sends anything; `engine::commit` runs the loop.
 
+pub mod anchor;
 pub mod batch;
 pub mod outcome;
 pub mod plan;
