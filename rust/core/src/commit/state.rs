@@ -18,6 +18,7 @@ use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
 use crate::limits::STATE_BYTES_MAX;
 use crate::offsets::TopicPartition;
+use crate::rules::{Rule, enforced};
 
 /// The branch that readers see when they name none.
 pub const MAIN_BRANCH: &str = "main";
@@ -305,7 +306,7 @@ impl WriterState {
     pub fn advance(&mut self, segment: &Segment) -> Result<()> {
         self.epoch = self.epoch.max(segment.epoch);
         for range in &segment.ranges {
-            if range.has_rows() {
+            if range.has_rows() || !enforced(Rule::RowsOnly) {
                 self.raise(&range.partition, range.end)?;
             }
             if let Some(timestamp) = range.timestamp_max_ms
@@ -376,7 +377,10 @@ impl WriterState {
             }
         }
         if let Some(slot) = array(state).get_mut(index) {
-            *slot = (*slot).max(value);
+            *slot = match enforced(Rule::NeverBack) {
+                true => (*slot).max(value),
+                false => value,
+            };
         }
         Ok(())
     }
