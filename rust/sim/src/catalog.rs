@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use frazil_core::commit::anchor::{Anchor, anchor_key};
-use frazil_core::commit::state::{WriterState, property_key};
+use frazil_core::commit::state::WriterState;
 use frazil_core::commit::view::TableView;
 use frazil_core::{Result, SinkError};
 use uuid::Uuid;
@@ -434,9 +434,4 @@ impl Meta {
 /// The error of a table that does not exist, as both catalogs of the engine give it.
 pub(crate) fn not_found() -> SinkError {
     SinkError::config("TABLE_NOT_FOUND", "the table does not exist")
-}
-
-/// Returns the name of the state property, for a look at what is in it.
-pub(crate) fn state_key(branch: usize) -> String {
-    property_key(WID, BRANCHES[branch])
 }

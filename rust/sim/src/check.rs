@@ -14,7 +14,7 @@
 //! | S6 | state and snapshot name each other | [`Ledger::applied`] |
 //! | S7, S9 | every file of a snapshot exists | [`Ledger::applied`] |
 //! | S8 | no file is in a table twice | [`Ledger::applied`] |
-//! | S10 | a session hears "durable" of its segments in their order | [`Ledger::told_durable`] |
+//! | S10 | a session takes "durable" for its segments one after the other | [`Ledger::counted`] |
 //! | S11 | `preCommit` answers all that it was asked, and at most that | `connect` |
 //! | S12 | no rewind of a partition that is not assigned | `connect` |
 //! | S13, S14 | segments and rows in memory stay below their limits | `task` |
@@ -90,10 +90,19 @@ struct TableLedger {
     ever: [Bits; PARTITIONS],
     /// Rows that a user skipped, or that a documented limit gives up.
     excused: [Bits; PARTITIONS],
+    /// The same before any reset that asks for them again.
+    excused_ever: [Bits; PARTITIONS],
     bounds: [i64; PARTITIONS],
     epoch: u64,
     valid_through: Option<i64>,
     known: u8,
+}
+
+impl TableLedger {
+    fn excuse(&mut self, partition: usize, rows: Bits) {
+        self.excused[partition] |= rows;
+        self.excused_ever[partition] |= rows;
+    }
 }
 
 /// What is in the tables and in the group, by the catalog's and the broker's own books.
@@ -104,7 +113,7 @@ pub(crate) struct Ledger {
     reset_epoch: [u64; PARTITIONS],
     reset_offset: [i64; PARTITIONS],
     configs_seen: usize,
-    /// `told[session][table]`: segments that the session heard of as durable.
+    /// `told[session][table]`: segments that the session has taken for durable.
     told: Vec<[u64; TABLES]>,
     pub(crate) violation: Option<Violation>,
 }
@@ -138,9 +147,17 @@ impl Ledger {
         self.dead_letters[partition] |= 1 << offset;
     }
 
-    /// Another version of the routing is in use from now on.
-    pub(crate) fn config_changed(&mut self) {
+    /// Another version of the routing is in use from now on. A record that it sends to a table
+    /// which has passed the record's offset is not written: the documented limit.
+    pub(crate) fn config_changed(&mut self, plan: &Plan) {
         self.configs_seen = 2;
+        for (table, ledger) in self.tables.iter_mut().enumerate() {
+            for partition in 0..PARTITIONS {
+                let routed = |config: usize| plan.routed[config][table][partition];
+                let moved = routed(1) & !routed(0);
+                ledger.excuse(partition, moved & below(ledger.bounds[partition]));
+            }
+        }
     }
 
     /// The table was dropped, and another one has its name.
@@ -151,12 +168,13 @@ impl Ledger {
             ok: ledger.ok,
             ever: ledger.ever,
             excused: ledger.excused,
+            excused_ever: ledger.excused_ever,
             bounds: [-1; PARTITIONS],
             ..TableLedger::default()
         };
         // What the old one had, its owner has thrown away.
         for partition in 0..PARTITIONS {
-            ledger.excused[partition] |= ledger.ever[partition];
+            ledger.excuse(partition, ledger.ever[partition]);
         }
     }
 
@@ -165,7 +183,7 @@ impl Ledger {
     pub(crate) fn reset(&mut self, partition: usize, epoch: Option<u64>, from: i64, to: i64) {
         let skipped = between(from, to);
         for table in &mut self.tables {
-            table.excused[partition] |= skipped;
+            table.excuse(partition, skipped);
             if epoch.is_some() {
                 table.ok[partition] &= below(to);
                 table.excused[partition] &= below(to);
@@ -182,7 +200,7 @@ impl Ledger {
     /// Returns whether the table has all `rows`, in an epoch that counts or an earlier one.
     pub(crate) fn has_all(&self, table: usize, rows: &[Bits; PARTITIONS]) -> bool {
         let ledger = &self.tables[table];
-        let has = |p: usize| rows[p] & !(ledger.ever[p] | ledger.excused[p]) == 0;
+        let has = |p: usize| rows[p] & !(ledger.ever[p] | ledger.excused_ever[p]) == 0;
         (0..PARTITIONS).all(has)
     }
 
@@ -248,7 +266,7 @@ impl Ledger {
                 // that the first one's rows pass are passed for both (docs/exactly-once.md).
                 let routed = |config: usize| plan.routed[config][table][partition];
                 let other = routed(1 - file.config) & !routed(file.config);
-                ledger.excused[partition] |= other & below(file.ends[partition]);
+                ledger.excuse(partition, other & below(file.ends[partition]));
             }
             if twice != 0 {
                 let offset = twice.trailing_zeros();
@@ -275,10 +293,10 @@ impl Ledger {
             }
             // A commit from before a reset does not know that rows are to come again.
             let held = match now.epoch >= self.reset_epoch[partition] {
-                true => ledger.ok[partition],
-                false => ledger.ever[partition],
+                true => ledger.ok[partition] | ledger.excused[partition],
+                false => ledger.ever[partition] | ledger.excused_ever[partition],
             };
-            let missing = routed & below(bound) & !held & !ledger.excused[partition];
+            let missing = routed & below(bound) & !held;
             if missing != 0 {
                 let offset = missing.trailing_zeros();
                 self.violated("S2", format!("table {table}: no row {partition}@{offset} below T {bound}"));
@@ -331,20 +349,23 @@ impl Ledger {
         }
     }
 
-    /// A coordinator says that the segment is durable.
-    pub(crate) fn told_durable(&mut self, file: &File, index: usize, snapshot_id: Option<i64>) {
-        let (session, table) = (file.session, file.table);
-        let told = &mut self.told[session][table];
+    /// A task takes an outcome for its oldest segment of a table; `session` is the one that the
+    /// outcome names and the one that the task has.
+    pub(crate) fn counted(&mut self, session: (usize, usize), table: usize, seq: u64) {
+        let told = &mut self.told[session.1][table];
         let next = *told;
-        if file.seq == next {
-            *told += 1;
-        }
-        if file.seq > next {
+        *told += 1;
+        if session.0 != session.1 || seq != next {
             self.violated(
                 "S10",
-                format!("session {session}, table {table}: segment {} before {next}", file.seq),
+                format!("session {}, table {table}: segment {seq} of session {} for {next}", session.1, session.0),
             );
         }
+    }
+
+    /// A coordinator says that the segment is durable.
+    pub(crate) fn told_durable(&mut self, file: &File, index: usize, snapshot_id: Option<i64>) {
+        let table = file.table;
         let there = match snapshot_id {
             Some(snapshot_id) => file.snapshot == Some(snapshot_id),
             None => self.has_all(table, &file.rows),

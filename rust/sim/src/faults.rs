@@ -166,7 +166,7 @@ fn config_change(w: &mut World) {
         return;
     }
     w.config += 1;
-    w.ledger.config_changed();
+    w.ledger.config_changed(&w.plan);
     for index in 0..w.runs.len() {
         let slow = w.rng.chance(300);
         if let Some(run) = &mut w.runs[index] {

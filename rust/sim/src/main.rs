@@ -38,7 +38,7 @@ fn dispatch() -> Result<bool, String> {
     let (mut from, mut seeds, mut one, mut trace, mut steps) = (0, 0, None, false, None);
     let text = |error: lexopt::Error| error.to_string();
     while let Some(argument) = parser.next().map_err(text)? {
-        let mut number = |parser: &mut lexopt::Parser| -> Result<u64, lexopt::Error> {
+        let number = |parser: &mut lexopt::Parser| -> Result<u64, lexopt::Error> {
             parser.value()?.parse()
         };
         match argument {

@@ -74,18 +74,12 @@ pub(crate) fn settings(w: &World, process: usize, task: usize, epoch: u64) -> Ta
     }
 }
 
-/// Begins a session of the task.
-pub(crate) fn begin(w: &mut World, run: &mut Run) {
-    let session = session_index(run.machine.session());
-    w.sessions[session].run = run.id;
-}
-
 /// A put begins: starts over, or seals what is due.
 pub(crate) fn tick(w: &mut World, run: &mut Run) -> Result<Effects> {
     native_call(run);
     drain_inbox(w, run);
     let now_ms = w.clock(run.process);
-    let fresh = session_id(w.new_session(run));
+    let fresh = session_id(w.next_session());
     if let Some(over) = run.machine.tick(now_ms, fresh)? {
         return Ok(started_over(w, run, over));
     }
@@ -110,6 +104,7 @@ pub(crate) fn put(w: &mut World, run: &mut Run, block: Block) -> Result<Effects>
     if let Err(error) = take(w, run, block.partition, records, &mut effects) {
         return recover(w, run, error);
     }
+    say!(w, "task {} reads p{} from {first} to {last}", run.id, block.partition);
     let newest = w.timestamp(block.partition, last);
     run.machine.read(&partition, (first, last), Some(newest));
     run.machine.set_dead_letters_pending(!effects.rejected.is_empty());
@@ -426,7 +421,7 @@ pub(crate) fn manifest(file: usize, spec: i32, rows: u64, deletes: bool) -> Seal
 
 fn recover(w: &mut World, run: &mut Run, error: SinkError) -> Result<Effects> {
     let now_ms = w.clock(run.process);
-    let fresh = session_id(w.new_session(run));
+    let fresh = session_id(w.next_session());
     let recovered = run.machine.recover(error, now_ms, fresh);
     match recovered {
         Ok(over) => Ok(started_over(w, run, over)),
@@ -443,7 +438,7 @@ fn started_over(w: &mut World, run: &mut Run, over: StartOver) -> Effects {
     say!(w, "task {} starts over: {} rewinds {:?}", run.id, over.reason, over.rewinds);
     w.redone += 1;
     leave(w, run, session_index(over.ended));
-    begin(w, run);
+    w.new_session_of(run.id);
     for table in &mut run.tables {
         *table = OpenTable::default();
     }
@@ -492,7 +487,11 @@ pub(crate) fn drain_inbox(w: &mut World, run: &mut Run) {
                 if matches!(verdict, Verdict::Rejected(_) | Verdict::Expired) {
                     w.rejected += 1;
                 }
-                run.machine.outcome(session_id(session), table, seq, verdict, now_ms);
+                let counts = run.machine.outcome(session_id(session), table, seq, verdict, now_ms);
+                if counts {
+                    let current = session_index(run.machine.session());
+                    w.ledger.counted((session, current), table, seq);
+                }
             }
             Inbound::SealFailed { session } => {
                 let error = SinkError::retriable("STORE_FAILED", "an upload failed");

@@ -114,6 +114,12 @@ impl Run {
         }
     }
 
+    /// Joins the group before anything moves.
+    pub(crate) fn join(&mut self, w: &mut World) {
+        self.joined = true;
+        w.group.join(self.id, w.active, &mut w.rng);
+    }
+
     fn is_assigned(&self, partition: usize) -> bool {
         self.assigned & (1 << partition) != 0
     }
@@ -208,7 +214,10 @@ fn poll(w: &mut World, run: &mut Run) {
     }
     if !run.redeliver {
         run.batch.clear();
-        for partition in (0..w.active).filter(|partition| run.is_assigned(*partition)) {
+        for partition in 0..w.active {
+            if !run.is_assigned(partition) {
+                continue;
+            }
             let from = run.position[partition];
             let most = w.rng.below(w.plan.poll_max + 1) as i64;
             let to = w.ends[partition].min(from + most);

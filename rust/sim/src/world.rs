@@ -24,7 +24,7 @@ use crate::resets::Reset;
 use crate::rng::Rng;
 use crate::run::{self, Fate, Run};
 use crate::swarm::{Bits, PARTITIONS, Plan, TABLES, between};
-use crate::{faults, say};
+use crate::faults;
 
 /// Steps after the faults within which W must have reached the end of the log (S24).
 const LIVENESS_STEPS: u64 = 120_000;
@@ -287,7 +287,7 @@ impl World {
         BEGIN_MS as i64 + offset * 1_000 + jitter
     }
 
-    /// Makes room for the session that the next call may begin, and returns its number.
+    /// Returns the number of the session that may begin next.
     pub(crate) fn next_session(&self) -> usize {
         self.sessions.len()
     }
