@@ -13,4 +13,4 @@ pub mod summary;
 pub mod validate;
 
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;

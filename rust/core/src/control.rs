@@ -10,5 +10,6 @@
 //! acknowledged by the dead letter queue. The rules have the numbers of `docs/invariants.md`.
 
 pub mod coordinator;
+pub mod queue;
 pub mod segment;
 pub mod writer;
