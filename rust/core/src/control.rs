@@ -10,6 +10,7 @@
 //! acknowledged by the dead letter queue. The rules have the numbers of `docs/invariants.md`.
 
 pub mod coordinator;
+pub mod queue;
 pub mod segment;
 pub mod task;
 pub mod writer;

@@ -16,13 +16,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use frazil_core::SinkError;
 use frazil_core::commit::outcome::SegmentOutcome;
-use frazil_core::commit::validate::RejectReason;
 use frazil_core::config::{CatalogConfig, SinkConfig};
-use frazil_core::control::coordinator::{Offer, TableQueue};
+use frazil_core::control::coordinator::{
+    self, CoordinatorSettings, Next, Offer, TableCoordinator, Told,
+};
 use frazil_core::control::segment::Segment;
 use iceberg::TableIdent;
 use once_cell::sync::Lazy;
@@ -34,10 +35,9 @@ use crate::catalog::{Catalog, LoadedTable};
 use crate::commit::{Cancel, TableCommitter};
 use crate::runtime::Runtime;
 
-/// How long a table waits for the other tasks' segments of the same interval, at most.
-const GATHER_MAX: Duration = Duration::from_millis(1_000);
-/// Waits between attempts on a table that refuses commits.
-const BLOCKED_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// How long a segment may wait for its commit: far below the age at which the orphan job takes its
+/// files.
+const SEGMENT_TTL_MS: u64 = 3_600_000;
 
 static HUBS: Lazy<Mutex<BTreeMap<HubKey, Weak<Hub>>>> = Lazy::new(Mutex::default);
 
@@ -150,12 +150,36 @@ fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
 /// Takes the outcomes of one session, on a thread of the runtime.
 pub type OutcomeSink = Box<dyn Fn(Outcome) + Send + Sync>;
 
+/// The clock of the commit intervals: the wall clock at the start, so that all processes agree on
+/// the boundaries, and from there without the jumps that a wall clock makes.
+#[derive(Debug, Clone, Copy)]
+struct HubClock {
+    wall_ms: u64,
+    started: Instant,
+}
+
+impl HubClock {
+    fn start() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        HubClock {
+            // A clock before 1970 only makes the boundaries this process's own.
+            wall_ms: wall.map_or(0, |wall| u64::try_from(wall.as_millis()).unwrap_or(0)),
+            started: Instant::now(),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        let passed = u64::try_from(self.started.elapsed().as_millis());
+        self.wall_ms.saturating_add(passed.unwrap_or(u64::MAX))
+    }
+}
+
 /// The meeting point of the tasks of one connector.
 #[derive(Debug)]
 pub struct Hub {
     config: HubConfig,
     id: Uuid,
-    started: Instant,
+    clock: HubClock,
     runtime: Arc<Runtime>,
     catalog: Arc<dyn Catalog>,
     tables: Mutex<BTreeMap<TableKey, Arc<TableHub>>>,
@@ -165,13 +189,11 @@ pub struct Hub {
 /// The part of the hub that serves one table.
 pub struct TableHub {
     key: TableKey,
-    queue: Mutex<TableQueue>,
+    coordinator: Mutex<TableCoordinator>,
     sessions: Mutex<BTreeMap<Uuid, OutcomeSink>>,
-    /// The interval in which the first row came of each session's segments that were not handed
-    /// over yet.
-    open: Mutex<BTreeMap<(Uuid, u64), u64>>,
     wake: Notify,
-    interval: Duration,
+    clock: HubClock,
+    interval_ms: u64,
 }
 
 impl fmt::Debug for TableHub {
@@ -193,7 +215,7 @@ impl Hub {
         }
         let hub = Arc::new(Hub {
             id: Uuid::now_v7(),
-            started: Instant::now(),
+            clock: HubClock::start(),
             runtime: Arc::clone(runtime),
             catalog,
             tables: Mutex::default(),
@@ -211,15 +233,13 @@ impl Hub {
 
     /// Returns the number of the commit interval that runs now: all tasks agree on its boundaries.
     pub fn round(&self, interval: Duration) -> u64 {
-        let interval = interval.as_millis().max(1);
-        u64::try_from(self.started.elapsed().as_millis() / interval).unwrap_or(u64::MAX)
+        self.clock.now_ms() / milliseconds(interval)
     }
 
     /// Returns how long the interval that runs now still lasts.
     pub fn until_next_round(&self, interval: Duration) -> Duration {
-        let interval_ms = interval.as_millis().max(1);
-        let passed = self.started.elapsed().as_millis() % interval_ms;
-        Duration::from_millis(u64::try_from(interval_ms - passed).unwrap_or(u64::MAX))
+        let interval_ms = milliseconds(interval);
+        Duration::from_millis(interval_ms - self.clock.now_ms() % interval_ms)
     }
 
     /// Returns the part that serves `key`; its actor starts with the first caller.
@@ -230,11 +250,14 @@ impl Hub {
         }
         let table = Arc::new(TableHub {
             key: key.clone(),
-            queue: Mutex::default(),
+            coordinator: Mutex::new(TableCoordinator::new(CoordinatorSettings {
+                block_max_ms: milliseconds(self.config.block_max),
+                ..CoordinatorSettings::with_interval(milliseconds(interval))
+            })),
             sessions: Mutex::default(),
-            open: Mutex::default(),
             wake: Notify::new(),
-            interval,
+            clock: self.clock,
+            interval_ms: milliseconds(interval),
         });
         tables.insert(key, Arc::clone(&table));
         let committer = TableCommitter::new(
@@ -251,8 +274,6 @@ impl Hub {
             hub: Arc::downgrade(self),
             table: Arc::clone(&table),
             committer,
-            cancel: self.cancel.clone(),
-            block_max: self.config.block_max,
         };
         self.runtime.handle().spawn(actor.run());
         table
@@ -283,32 +304,37 @@ impl TableHub {
     /// `session` holds rows of its segment `sequence` since interval `round`: the commit of that
     /// interval waits for them.
     pub fn opened(&self, session: Uuid, sequence: u64, round: u64) {
-        lock(&self.open).insert((session, sequence), round);
+        let since_ms = round.saturating_mul(self.interval_ms);
+        lock(&self.coordinator).opened(session, sequence, since_ms);
     }
 
-    /// Hands a sealed segment over.
-    pub fn submit(&self, segment: Segment) {
+    /// Hands a sealed segment over. An `urgent` one does not wait for the interval.
+    pub fn submit(&self, segment: Segment, urgent: bool) {
         let (session, sequence) = (segment.session, segment.seq);
-        lock(&self.open).remove(&(session, sequence));
-        let offer = lock(&self.queue).offer(segment);
-        if offer == Offer::Dead {
-            self.answer(
-                session,
-                sequence,
-                Verdict::Rejected("its session was rejected".to_owned()),
-            );
+        let now_ms = self.clock.now_ms();
+        let offer = lock(&self.coordinator).offer(segment, urgent, SEGMENT_TTL_MS, now_ms);
+        match offer {
+            Offer::Accepted | Offer::Duplicate | Offer::Held { .. } => {}
+            Offer::Done => self.answer(session, sequence, Verdict::Durable(None)),
+            Offer::Dead => self.answer(session, sequence, session_ended()),
+            Offer::Full => self.answer(session, sequence, no_room()),
         }
         self.wake.notify_one();
     }
 
-    /// Forgets `session` and what it still had in the queue. A commit in flight may still succeed;
-    /// the table's state tells later.
+    /// `session` waits for its commits: they do not wait for the interval.
+    pub fn drain(&self, session: Uuid) {
+        lock(&self.coordinator).drain(session);
+        self.wake.notify_one();
+    }
+
+    /// Forgets `session` and what it still had waiting. A commit in flight may still succeed; the
+    /// table's state tells later.
     pub fn leave(&self, session: Uuid) {
-        lock(&self.open).retain(|(opened_by, _), _| *opened_by != session);
         lock(&self.sessions).remove(&session);
-        let dropped = lock(&self.queue).end_session(session);
-        if !dropped.is_empty() {
-            tracing::info!(table = %self.key.ident.0, session = %session, segments = dropped.len(),
+        let dropped = lock(&self.coordinator).leave(session);
+        if dropped > 0 {
+            tracing::info!(table = %self.key.ident.0, session = %session, segments = dropped,
                 "segments dropped with their session; their files stay for the orphan job");
         }
         self.wake.notify_one();
@@ -324,11 +350,14 @@ impl TableHub {
             });
         }
     }
+}
 
-    /// Tells whether a session holds rows of interval `round` or earlier.
-    fn awaits(&self, round: u64) -> bool {
-        lock(&self.open).values().any(|opened| *opened < round)
-    }
+fn session_ended() -> Verdict {
+    Verdict::Rejected("its session was rejected".to_owned())
+}
+
+fn no_room() -> Verdict {
+    Verdict::Rejected("too many segments wait for their commit".to_owned())
 }
 
 /// The loop that commits one table.
@@ -336,166 +365,85 @@ struct Actor {
     hub: Weak<Hub>,
     table: Arc<TableHub>,
     committer: TableCommitter,
-    cancel: Cancel,
-    block_max: Duration,
 }
 
 impl Actor {
     async fn run(self) {
         loop {
-            if !lock(&self.table.queue).is_ready() {
-                if self.hub.strong_count() == 0 {
-                    return;
-                }
-                self.table.wake.notified().await;
-                continue;
-            }
-            self.gather().await;
-            let batch = lock(&self.table.queue).take_batch();
-            if !batch.is_empty() {
-                self.commit(batch).await;
+            let now_ms = self.table.clock.now_ms();
+            let next = lock(&self.table.coordinator).poll(now_ms);
+            match next {
+                Next::Commit(batch) => self.commit(&batch).await,
+                Next::Tell(news) => self.tell(news),
+                // Without a hub nobody waits for outcomes any more.
+                Next::Wait { .. } if self.hub.strong_count() == 0 => return,
+                Next::Wait { until_ms } => self.wait(now_ms, until_ms).await,
             }
         }
     }
 
-    /// Waits until the other tasks have sealed this interval's rows too, or a little while.
-    async fn gather(&self) {
-        let Some(round) = self.hub.upgrade().map(|hub| hub.round(self.table.interval)) else {
-            return;
+    async fn wait(&self, now_ms: u64, until_ms: Option<u64>) {
+        let woken = self.table.wake.notified();
+        let Some(until_ms) = until_ms else {
+            return woken.await;
         };
-        let limit = Instant::now() + GATHER_MAX.min(self.table.interval / 4);
-        while self.table.awaits(round) {
-            let left = limit.saturating_duration_since(Instant::now());
-            if left.is_zero()
-                || tokio::time::timeout(left, self.table.wake.notified())
-                    .await
-                    .is_err()
-            {
-                return;
-            }
+        let pause = Duration::from_millis(until_ms.saturating_sub(now_ms));
+        // Whatever ends the wait, the coordinator is asked again.
+        let _ = tokio::time::timeout(pause, woken).await;
+    }
+
+    async fn commit(&self, batch: &[Segment]) {
+        let outcomes = self.committer.commit(batch.to_vec()).await;
+        let refused = outcomes.iter().find_map(|(_, outcome)| match outcome {
+            SegmentOutcome::Blocked(reason) => Some(reason),
+            _ => None,
+        });
+        if let Some(reason) = refused {
+            tracing::warn!(table = %self.table.key.ident.0, reason = %reason.report(),
+                "the table refuses commits; its offsets wait");
+        }
+        let now_ms = self.table.clock.now_ms();
+        let news = lock(&self.table.coordinator).settle(batch, outcomes, now_ms);
+        self.tell(news);
+    }
+
+    fn tell(&self, news: Vec<Told>) {
+        for told in news {
+            let verdict = self.verdict(told.verdict);
+            self.table.answer(told.session, told.seq, verdict);
         }
     }
 
-    async fn commit(&self, mut batch: Vec<Segment>) {
-        let blocked_since = Instant::now();
-        let (mut pause, pause_max) = BLOCKED_BACKOFF;
-        loop {
-            let outcomes = self.committer.commit(batch.clone()).await;
-            let Some((blocked, reason)) = self.settle_all(&batch, outcomes) else {
-                return;
-            };
-            if self.cancel.is_cancelled() {
-                // Nobody waits for the outcomes any more: the last session has gone.
-                return;
+    fn verdict(&self, verdict: coordinator::Verdict) -> Verdict {
+        match verdict {
+            coordinator::Verdict::Durable { snapshot_id } => {
+                let latest = snapshot_id.and_then(|_| self.committer.latest());
+                Verdict::Durable(latest.map(Box::new))
             }
-            if blocked_since.elapsed() >= self.block_max {
-                return self.give_up(&blocked, blocked_since.elapsed(), &reason);
+            coordinator::Verdict::Rejected(reason) => Verdict::Rejected(reason.to_string()),
+            coordinator::Verdict::Expired => {
+                Verdict::Rejected("it waited for its commit for too long".to_owned())
             }
-            tracing::warn!(table = %self.table.key.ident.0, retry_ms = pause.as_millis() as u64,
-                reason = %reason.report(), "the table refuses commits; its offsets wait");
-            if self.cancel.or(tokio::time::sleep(pause)).await.is_none() {
-                return;
-            }
-            pause = (pause * 2).min(pause_max);
-            batch = self.living(blocked);
-            if batch.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Tells the sessions what became of their segments. Returns those that were blocked, and why.
-    fn settle_all(
-        &self,
-        batch: &[Segment],
-        outcomes: Vec<(usize, SegmentOutcome)>,
-    ) -> Option<(Vec<Segment>, Arc<SinkError>)> {
-        let mut blocked: Vec<Segment> = Vec::new();
-        let mut error = None;
-        for (index, outcome) in outcomes {
-            let Some(segment) = batch.get(index) else {
-                continue;
-            };
-            let behind = blocked
-                .iter()
-                .any(|earlier| earlier.session == segment.session);
-            match outcome {
-                SegmentOutcome::Blocked(reason) => {
-                    error.get_or_insert(reason);
-                    blocked.push(segment.clone());
-                }
-                // A session hears of its segments in their order; this one is asked for again.
-                outcome if behind && outcome.is_done() => blocked.push(segment.clone()),
-                outcome => self.settle(segment, outcome),
-            }
-        }
-        Some((blocked, error?))
-    }
-
-    /// Drops the segments of sessions that ended meanwhile: were they committed after a rejected
-    /// one of their session, the table would have a hole (R15).
-    fn living(&self, blocked: Vec<Segment>) -> Vec<Segment> {
-        let (dead, living): (Vec<Segment>, Vec<Segment>) = {
-            let queue = lock(&self.table.queue);
-            blocked
-                .into_iter()
-                .partition(|segment| queue.is_dead(segment.session))
-        };
-        for segment in dead {
-            let verdict = Verdict::Rejected(RejectReason::SessionRejected.to_string());
-            self.table.answer(segment.session, segment.seq, verdict);
-        }
-        living
-    }
-
-    /// Fails the sessions of `blocked`. Their later segments must not pass these.
-    fn give_up(&self, blocked: &[Segment], elapsed: Duration, reason: &SinkError) {
-        let minutes = elapsed.as_secs() / 60;
-        for segment in blocked {
-            lock(&self.table.queue).end_session(segment.session);
-        }
-        for segment in blocked {
-            let failed = SinkError::fatal(
-                "TABLE_BLOCKED",
-                format!(
-                    "the table refused commits for {minutes} minutes: {}",
-                    reason.report()
-                ),
-            )
-            .with("table", &segment.table);
-            self.table
-                .answer(segment.session, segment.seq, Verdict::Failed(failed));
-        }
-    }
-
-    fn settle(&self, segment: &Segment, outcome: SegmentOutcome) {
-        let verdict = match outcome {
-            SegmentOutcome::Durable { .. } => {
-                Verdict::Durable(self.committer.latest().map(Box::new))
-            }
-            SegmentOutcome::Covered => Verdict::Durable(None),
-            SegmentOutcome::Rejected(reason) => Verdict::Rejected(reason.to_string()),
-            SegmentOutcome::Fenced { epoch } => Verdict::Failed(
+            coordinator::Verdict::Fenced { epoch } => Verdict::Failed(
                 SinkError::fatal(
                     "WRITER_FENCED",
                     "the table's offsets were reset after this task started; restart the task",
                 )
-                .with("table", &segment.table)
+                .with("table", &self.table.key.ident.0)
                 .with("epoch", epoch),
             ),
-            SegmentOutcome::Blocked(reason) => Verdict::Rejected(reason.report()),
-        };
-        if !matches!(verdict, Verdict::Durable(_)) {
-            lock(&self.table.queue).end_session(segment.session);
+            coordinator::Verdict::Failed(error) => Verdict::Failed(error),
         }
-        self.table.answer(segment.session, segment.seq, verdict);
     }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis())
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The data behind these locks is changed in single steps: a panic elsewhere leaves it whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-#[cfg(test)]
-mod tests;

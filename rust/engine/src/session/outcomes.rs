@@ -57,8 +57,8 @@ impl Inner {
 
     fn seal_what_is_due(&mut self) -> Result<()> {
         for table in &mut self.tables {
-            if table.is_due(&self.hub, &self.progress) {
-                table.seal(&self.context, &mut self.progress)?;
+            if let Some(urgent) = table.due(&self.hub, &self.progress) {
+                table.seal(&self.context, &mut self.progress, urgent)?;
             }
         }
         self.relieve()
@@ -84,8 +84,9 @@ impl Inner {
             return Ok(());
         }
         for table in &mut self.tables {
+            table.drain(self.progress.session());
             if table.may_seal(&self.progress)
-                && let Err(error) = table.seal(&self.context, &mut self.progress)
+                && let Err(error) = table.seal(&self.context, &mut self.progress, true)
             {
                 if error.kind() != ErrorKind::Retriable {
                     return Err(error);

@@ -145,6 +145,11 @@ impl TableSlot {
         );
     }
 
+    /// `session` waits for the commits of what it has handed over.
+    pub(crate) fn drain(&self, session: Uuid) {
+        self.hub.drain(session);
+    }
+
     pub(crate) fn leave(&mut self, session: Uuid) {
         self.open = None;
         self.hub.leave(session);
@@ -196,22 +201,20 @@ impl TableSlot {
             && progress.unacked(self.index) < limits::SEGMENTS_IN_FLIGHT_MAX
     }
 
-    /// Tells whether the table's interval, rows or bytes ask for a commit now.
-    pub(crate) fn is_due(&self, hub: &Hub, progress: &WriterProgress) -> bool {
-        let Some(open) = &self.open else { return false };
-        if !self.may_seal(progress) {
-            return false;
-        }
+    /// Tells whether the table's interval, rows or bytes ask for a commit now: `Some(true)` for one
+    /// that does not wait for the interval.
+    pub(crate) fn due(&self, hub: &Hub, progress: &WriterProgress) -> Option<bool> {
+        let open = self.open.as_ref().filter(|_| self.may_seal(progress))?;
         let round = hub.round(self.interval());
-        open.opened_round.is_some_and(|opened| opened < round)
-            || self
-                .config
-                .commit_rows
-                .is_some_and(|rows| open.rows >= rows)
-            || self
-                .config
+        if open.opened_round.is_some_and(|opened| opened < round) {
+            return Some(false);
+        }
+        let limits = &self.config;
+        let is_full = limits.commit_rows.is_some_and(|rows| open.rows >= rows)
+            || limits
                 .commit_bytes
-                .is_some_and(|bytes| open.data_bytes() >= bytes)
+                .is_some_and(|bytes| open.data_bytes() >= bytes);
+        is_full.then_some(true)
     }
 
     /// Does whatever may fail for reasons outside the records: loads or creates the table, follows
@@ -525,11 +528,13 @@ impl TableSlot {
         })
     }
 
-    /// Makes a segment of the open rows and sends it, once its files are durable, to the hub.
+    /// Makes a segment of the open rows and sends it, once its files are durable, to the hub. An
+    /// `urgent` one, and one that takes the last place in flight, does not wait for the interval.
     pub(crate) fn seal(
         &mut self,
         context: &SessionContext,
         progress: &mut WriterProgress,
+        urgent: bool,
     ) -> Result<()> {
         self.close_files(context, progress)?;
         let held = self.open_bytes();
@@ -550,11 +555,12 @@ impl TableSlot {
             sealed,
         };
         self.sealing_bytes.fetch_add(held, Ordering::Relaxed);
-        self.spawn(context, work, held);
+        let urgent = urgent || progress.unacked(self.index) >= limits::SEGMENTS_IN_FLIGHT_MAX;
+        self.spawn(context, work, held, urgent);
         Ok(())
     }
 
-    fn spawn(&self, context: &SessionContext, work: SealWork, held: u64) {
+    fn spawn(&self, context: &SessionContext, work: SealWork, held: u64, urgent: bool) {
         let session = work.sealed.session;
         let hub = Arc::clone(&self.hub);
         let inbox = context.inbox.clone();
@@ -565,7 +571,7 @@ impl TableSlot {
             let result = task.await;
             sealing_bytes.fetch_sub(held, Ordering::Relaxed);
             let error = match result {
-                Ok(Ok(segment)) => return hub.submit(segment),
+                Ok(Ok(segment)) => return hub.submit(segment, urgent),
                 Ok(Err(error)) => error,
                 Err(_) => SinkError::internal("sealing a segment panicked"),
             };
