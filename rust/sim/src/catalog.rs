@@ -323,7 +323,9 @@ impl Catalog {
         {
             return Err(Refusal::Changed);
         }
-        let foreign_before = current.0.heads[branch].as_ref().map_or(0, |head| head.foreign);
+        let foreign_before = current.0.heads[branch]
+            .as_ref()
+            .map_or(0, |head| head.foreign);
         let change = request.state.write(WID, BRANCHES[branch], 0).ok();
         let mut leak = false;
         self.change(table, |meta| {
@@ -366,12 +368,19 @@ impl Catalog {
             _ => ledger.violated("S6", format!("table {table}: a snapshot without a state")),
         }
         let previous = current.0.updated_ms;
-        if view.0.heads[branch].as_ref().is_some_and(|head| head.timestamp_ms < previous) {
-            ledger.violated("S20", format!("table {table}: a snapshot is older than the last"));
+        if view.0.heads[branch]
+            .as_ref()
+            .is_some_and(|head| head.timestamp_ms < previous)
+        {
+            ledger.violated(
+                "S20",
+                format!("table {table}: a snapshot is older than the last"),
+            );
         }
         if plan.tables[table].upsert {
             let sequence = view.0.last_sequence;
-            slot.upserts.applied(plan, ledger, files, (table, sequence), &request.files);
+            slot.upserts
+                .applied(plan, ledger, files, (table, sequence), &request.files);
         }
         Ok(view)
     }
@@ -392,14 +401,7 @@ impl Catalog {
 }
 
 impl Meta {
-    fn add(
-        &mut self,
-        branch: usize,
-        id: i64,
-        parent: Option<i64>,
-        foreign: u32,
-        now_ms: i64,
-    ) {
+    fn add(&mut self, branch: usize, id: i64, parent: Option<i64>, foreign: u32, now_ms: i64) {
         self.last_sequence += 1;
         // As the real plan does: a slow clock must not stop commits.
         self.updated_ms = self.updated_ms.max(now_ms);
@@ -412,9 +414,8 @@ impl Meta {
         });
         if self.snapshots.len() >= SNAPSHOTS_KEPT {
             let heads = &self.heads;
-            let is_head = |snapshot: &Rc<Snapshot>| {
-                heads.iter().flatten().any(|head| head.id == snapshot.id)
-            };
+            let is_head =
+                |snapshot: &Rc<Snapshot>| heads.iter().flatten().any(|head| head.id == snapshot.id);
             if let Some(oldest) = self.snapshots.iter().position(|kept| !is_head(kept)) {
                 self.snapshots.remove(oldest);
             }
@@ -424,7 +425,11 @@ impl Meta {
     }
 
     fn set_property(&mut self, key: &str, value: &str) {
-        match self.properties.iter_mut().find(|(known, _)| **known == *key) {
+        match self
+            .properties
+            .iter_mut()
+            .find(|(known, _)| **known == *key)
+        {
             Some((_, known)) => *known = value.into(),
             None => self.properties.push((key.into(), value.into())),
         }

@@ -182,8 +182,13 @@ impl Ledger {
     /// connector knows of it.
     pub(crate) fn reset(&mut self, partition: usize, epoch: Option<u64>, from: i64, to: i64) {
         let skipped = between(from, to);
+        // Without the connector's knowledge what was passed once is not written again.
+        let passed = match epoch {
+            None => between(to, from),
+            Some(_) => 0,
+        };
         for table in &mut self.tables {
-            table.excuse(partition, skipped);
+            table.excuse(partition, skipped | passed);
             if epoch.is_some() {
                 table.ok[partition] &= below(to);
                 table.excused[partition] &= below(to);
@@ -215,12 +220,18 @@ impl Ledger {
     /// The catalog has applied a commit of the connector.
     pub(crate) fn applied(&mut self, plan: &Plan, files: &mut [File], now: &Applied<'_>) {
         if now.state_snapshot_id != now.snapshot_id {
-            self.violated("S6", format!("table {}: the state names another snapshot", now.table));
+            self.violated(
+                "S6",
+                format!("table {}: the state names another snapshot", now.table),
+            );
         }
         if now.foreign.0 != now.foreign.1 {
             self.violated(
                 "S16",
-                format!("table {}: {} commits of others, were {}", now.table, now.foreign.1, now.foreign.0),
+                format!(
+                    "table {}: {} commits of others, were {}",
+                    now.table, now.foreign.1, now.foreign.0
+                ),
             );
         }
         for index in now.files {
@@ -232,15 +243,24 @@ impl Ledger {
     fn add_file(&mut self, plan: &Plan, file: &mut File, index: usize, now: &Applied<'_>) {
         let table = now.table;
         if file.gone {
-            self.violated("S7", format!("table {table}: file {index} is not in the storage"));
+            self.violated(
+                "S7",
+                format!("table {table}: file {index} is not in the storage"),
+            );
         }
         if file.committed == Some(now.incarnation) {
-            self.violated("S8", format!("table {table}: file {index} is in the table twice"));
+            self.violated(
+                "S8",
+                format!("table {table}: file {index} is in the table twice"),
+            );
         }
         if file.epoch < self.tables[table].epoch {
             self.violated(
                 "S21",
-                format!("table {table}: epoch {} after {}", file.epoch, self.tables[table].epoch),
+                format!(
+                    "table {table}: epoch {} after {}",
+                    file.epoch, self.tables[table].epoch
+                ),
             );
         }
         file.committed = Some(now.incarnation);
@@ -270,7 +290,10 @@ impl Ledger {
             }
             if twice != 0 {
                 let offset = twice.trailing_zeros();
-                self.violated("S1", format!("table {table}: row {partition}@{offset} twice"));
+                self.violated(
+                    "S1",
+                    format!("table {table}: row {partition}@{offset} twice"),
+                );
             }
         }
     }
@@ -284,7 +307,10 @@ impl Ledger {
             let before = self.tables[table].bounds[partition];
             known |= u8::from(bound >= 0) << partition;
             if bound < before && now.epoch == epoch {
-                self.violated("S4", format!("table {table}: T of {partition} from {before} to {bound}"));
+                self.violated(
+                    "S4",
+                    format!("table {table}: T of {partition} from {before} to {bound}"),
+                );
             }
             let ledger = &self.tables[table];
             let mut routed = plan.routed[0][table][partition];
@@ -299,21 +325,26 @@ impl Ledger {
             let missing = routed & below(bound) & !held;
             if missing != 0 {
                 let offset = missing.trailing_zeros();
-                self.violated("S2", format!("table {table}: no row {partition}@{offset} below T {bound}"));
+                self.violated(
+                    "S2",
+                    format!("table {table}: no row {partition}@{offset} below T {bound}"),
+                );
             }
         }
         let ledger = &mut self.tables[table];
         ledger.bounds = now.bounds;
         ledger.epoch = ledger.epoch.max(now.epoch);
-        let back = known == ledger.known
-            && now.epoch == epoch
-            && now.valid_through < ledger.valid_through;
+        let back =
+            known == ledger.known && now.epoch == epoch && now.valid_through < ledger.valid_through;
         let before = ledger.valid_through;
         (ledger.known, ledger.valid_through) = (known, now.valid_through);
         if back {
             self.violated(
                 "S4",
-                format!("table {table}: complete until {:?} after {before:?}", now.valid_through),
+                format!(
+                    "table {table}: complete until {:?} after {before:?}",
+                    now.valid_through
+                ),
             );
         }
     }
@@ -333,7 +364,10 @@ impl Ledger {
         let letters = passed & plan.dead_letters[config][partition] & !self.dead_letters[partition];
         if letters != 0 {
             let offset = letters.trailing_zeros();
-            self.violated("S3", format!("no dead letter {partition}@{offset} below W {to}"));
+            self.violated(
+                "S3",
+                format!("no dead letter {partition}@{offset} below W {to}"),
+            );
         }
         for table in 0..plan.tables.len() {
             let ledger = &self.tables[table];
@@ -358,7 +392,10 @@ impl Ledger {
         if session.0 != session.1 || seq != next {
             self.violated(
                 "S10",
-                format!("session {}, table {table}: segment {seq} of session {} for {next}", session.1, session.0),
+                format!(
+                    "session {}, table {table}: segment {seq} of session {} for {next}",
+                    session.1, session.0
+                ),
             );
         }
     }
@@ -371,7 +408,10 @@ impl Ledger {
             None => self.has_all(table, &file.rows),
         };
         if !there {
-            self.violated("S15", format!("table {table}: file {index} is said to be durable"));
+            self.violated(
+                "S15",
+                format!("table {table}: file {index} is said to be durable"),
+            );
         }
     }
 }

@@ -138,7 +138,9 @@ fn pause(w: &mut World) {
     w.processes[process].paused_until = w.now_ms + ms;
     if ms > 10_000 {
         for index in 0..w.runs.len() {
-            let Some(run) = &mut w.runs[index] else { continue };
+            let Some(run) = &mut w.runs[index] else {
+                continue;
+            };
             if run.process == process {
                 // Connect starts its tasks elsewhere.
                 run.detached = true;

@@ -159,7 +159,11 @@ mod tests {
         assert_eq!(group.commit(1, 0, 5), Some((0, 5)));
         assert_eq!(group.commit(2, 0, 9), None);
         group.remove(1, 1, &mut rng);
-        assert_eq!(group.commit(1, 0, 9), None, "an expelled member is not asked");
+        assert_eq!(
+            group.commit(1, 0, 9),
+            None,
+            "an expelled member is not asked"
+        );
         assert_eq!(group.position(0), 5);
     }
 
@@ -172,7 +176,11 @@ mod tests {
         assert_eq!(held, 0b111);
         group.join(2, 3, &mut rng);
         group.revoked(2, 0);
-        assert_eq!(group.to_assign(2, true), 0, "the first has not given up anything yet");
+        assert_eq!(
+            group.to_assign(2, true),
+            0,
+            "the first has not given up anything yet"
+        );
         assert_eq!(group.to_revoke(1, held, true), held);
         group.revoked(1, held);
         assert_eq!(group.to_assign(1, true) | group.to_assign(2, true), 0b111);

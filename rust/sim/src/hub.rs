@@ -94,7 +94,8 @@ impl Hub {
 
     /// A session holds rows for a segment.
     pub(crate) fn opened(&mut self, at: (usize, u64), segment: (Uuid, u64), now_ms: u64) {
-        self.coordinator(at.0, at.1).opened(segment.0, segment.1, now_ms);
+        self.coordinator(at.0, at.1)
+            .opened(segment.0, segment.1, now_ms);
     }
 
     /// A session waits for its commits.
@@ -135,7 +136,11 @@ pub(crate) fn offer(
     let (session, seq) = (session_index(segment.session), segment.seq);
     let coordinator = hub.coordinator(table, interval_ms);
     let offer = coordinator.offer(segment, urgent, expires_in_ms, now_ms);
-    say!(w, "hub {} takes session {session} t{table} seq {seq}: {offer:?}", hub.id);
+    say!(
+        w,
+        "hub {} takes session {session} t{table} seq {seq}: {offer:?}",
+        hub.id
+    );
     offer
 }
 
@@ -198,13 +203,21 @@ fn poll(w: &mut World, hub: &mut Hub, table: usize, now_ms: u64) -> bool {
 
 fn begin(w: &mut World, hub: &mut Hub, table: usize, batch: Vec<Segment>, now_ms: u64) {
     for segment in &batch {
-        let Some(file) = w.file_of(segment) else { continue };
+        let Some(file) = w.file_of(segment) else {
+            continue;
+        };
         let age_ms = now_ms.saturating_sub(w.files[file].sealed_ms);
         if age_ms > TTL_MS + TTL_SLACK_MS {
-            w.ledger.violated("S22", format!("file {file} is committed {age_ms} ms old"));
+            w.ledger
+                .violated("S22", format!("file {file} is committed {age_ms} ms old"));
         }
     }
-    say!(w, "hub {} commits {} segments of t{table}", hub.id, batch.len());
+    say!(
+        w,
+        "hub {} commits {} segments of t{table}",
+        hub.id,
+        batch.len()
+    );
     let setup = CommitSetup {
         table: w.names.tables[table].clone(),
         identity: identity(hub.id, w.plan.tables[table].branch),
@@ -306,13 +319,7 @@ fn check(w: &mut World, commit: &Commit, indexes: &[usize]) -> Vec<Checked> {
     found
 }
 
-fn submit(
-    w: &mut World,
-    hub: &Hub,
-    table: usize,
-    commit: &Commit,
-    submission: Submission<View>,
-) {
+fn submit(w: &mut World, hub: &Hub, table: usize, commit: &Commit, submission: Submission<View>) {
     let now_ms = w.wall_ms(hub.process);
     let identity = &commit.machine.setup().identity;
     let (cid, snapshot) = (submission.commit_id, submission.snapshot_id);

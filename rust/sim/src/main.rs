@@ -38,9 +38,8 @@ fn dispatch() -> Result<bool, String> {
     let (mut from, mut seeds, mut one, mut trace, mut steps) = (0, 0, None, false, None);
     let text = |error: lexopt::Error| error.to_string();
     while let Some(argument) = parser.next().map_err(text)? {
-        let number = |parser: &mut lexopt::Parser| -> Result<u64, lexopt::Error> {
-            parser.value()?.parse()
-        };
+        let number =
+            |parser: &mut lexopt::Parser| -> Result<u64, lexopt::Error> { parser.value()?.parse() };
         match argument {
             Long("seeds") => seeds = number(&mut parser).map_err(text)?,
             Long("from") => from = number(&mut parser).map_err(text)?,
@@ -64,7 +63,10 @@ fn dispatch() -> Result<bool, String> {
         redone += outcome.redone;
         if let Some(violation) = &outcome.violation {
             failed += 1;
-            println!("seed {seed}: {} {} after {} steps", violation.rule, violation.what, outcome.steps);
+            println!(
+                "seed {seed}: {} {} after {} steps",
+                violation.rule, violation.what, outcome.steps
+            );
             if failed >= 20 {
                 break;
             }

@@ -3,7 +3,9 @@
 
 use frazil_core::commit::view::TableView;
 use frazil_core::control::segment::{FileCounts, SealedManifest, Segment};
-use frazil_core::control::task::{Held, LoadDue, StartOver, Standing, TaskMachine, TaskSettings, Verdict};
+use frazil_core::control::task::{
+    Held, LoadDue, Standing, StartOver, TaskMachine, TaskSettings, Verdict,
+};
 use frazil_core::control::writer::Sealed;
 use frazil_core::offsets::SourceRange;
 use frazil_core::{Result, SinkError, limits};
@@ -63,7 +65,9 @@ pub(crate) fn settings(w: &World, process: usize, task: usize, epoch: u64) -> Ta
         connector: "sim".to_owned(),
         owner: format!("sim task {task} on host {process}"),
         writer_id: "sim".to_owned(),
-        tables: (0..w.plan.tables.len()).map(|table| format!("db.t{table}")).collect(),
+        tables: (0..w.plan.tables.len())
+            .map(|table| format!("db.t{table}"))
+            .collect(),
         epoch,
         segments_in_flight_max: limits::SEGMENTS_IN_FLIGHT_MAX,
         rejections_max: 5,
@@ -98,16 +102,25 @@ pub(crate) fn put(w: &mut World, run: &mut Run, block: Block) -> Result<Effects>
     if records == 0 {
         return Ok(Effects::default());
     }
-    let (first, last) = (i64::from(records.trailing_zeros()), i64::from(records.ilog2()));
+    let (first, last) = (
+        i64::from(records.trailing_zeros()),
+        i64::from(records.ilog2()),
+    );
     run.machine.begins(&partition, first);
     let mut effects = Effects::default();
     if let Err(error) = take(w, run, block.partition, records, &mut effects) {
         return recover(w, run, error);
     }
-    say!(w, "task {} reads p{} from {first} to {last}", run.id, block.partition);
+    say!(
+        w,
+        "task {} reads p{} from {first} to {last}",
+        run.id,
+        block.partition
+    );
     let newest = w.timestamp(block.partition, last);
     run.machine.read(&partition, (first, last), Some(newest));
-    run.machine.set_dead_letters_pending(!effects.rejected.is_empty());
+    run.machine
+        .set_dead_letters_pending(!effects.rejected.is_empty());
     Ok(finish(run, effects))
 }
 
@@ -215,7 +228,8 @@ fn append(w: &mut World, run: &mut Run, table: usize, index: usize, rows: Bits) 
     if covered != 0 {
         let first = i64::from(covered.trailing_zeros());
         let oldest = w.timestamp(index, first);
-        run.machine.covered(table, &partition, first, Some(oldest))?;
+        run.machine
+            .covered(table, &partition, first, Some(oldest))?;
         run.machine.take_notices();
     }
     let rows = rows & !covered;
@@ -268,7 +282,10 @@ fn seal(w: &mut World, run: &mut Run, table: usize, urgent: bool) -> Result<()> 
         return Ok(());
     };
     if run.machine.progress().unacked(table) > limits::SEGMENTS_IN_FLIGHT_MAX {
-        w.ledger.violated("S14", format!("table {table}: too many segments on their way"));
+        w.ledger.violated(
+            "S14",
+            format!("table {table}: too many segments on their way"),
+        );
     }
     let now_ms = w.clock(run.process);
     let open = std::mem::take(&mut run.tables[table]);
@@ -279,7 +296,13 @@ fn seal(w: &mut World, run: &mut Run, table: usize, urgent: bool) -> Result<()> 
     };
     let file = add_file(w, run, table, &sealed, open.rows, now_ms);
     let segment = segment(w, run, (table, file), sealed, &view);
-    say!(w, "task {} seals t{table} {:?} as file {file} seq {}", run.id, open.rows, segment.seq);
+    say!(
+        w,
+        "task {} seals t{table} {:?} as file {file} seq {}",
+        run.id,
+        open.rows,
+        segment.seq
+    );
     w.io.push(Io {
         run: run.id,
         process: run.process,
@@ -333,7 +356,11 @@ fn segment(
     if w.plan.idle_claims {
         idle_claims(w, run, &mut ranges);
     }
-    let rows: u64 = w.files[file].rows.iter().map(|rows| u64::from(rows.count_ones())).sum();
+    let rows: u64 = w.files[file]
+        .rows
+        .iter()
+        .map(|rows| u64::from(rows.count_ones()))
+        .sum();
     let mut manifests = vec![manifest(file, view.spec(), rows, false)];
     if w.plan.tables[table].upsert {
         manifests.push(manifest(file, view.spec(), rows, true));
@@ -435,7 +462,13 @@ fn recover(w: &mut World, run: &mut Run, error: SinkError) -> Result<Effects> {
 }
 
 fn started_over(w: &mut World, run: &mut Run, over: StartOver) -> Effects {
-    say!(w, "task {} starts over: {} rewinds {:?}", run.id, over.reason, over.rewinds);
+    say!(
+        w,
+        "task {} starts over: {} rewinds {:?}",
+        run.id,
+        over.reason,
+        over.rewinds
+    );
     w.redone += 1;
     leave(w, run, session_index(over.ended));
     w.new_session_of(run.id);
@@ -487,7 +520,9 @@ pub(crate) fn drain_inbox(w: &mut World, run: &mut Run) {
                 if matches!(verdict, Verdict::Rejected(_) | Verdict::Expired) {
                     w.rejected += 1;
                 }
-                let counts = run.machine.outcome(session_id(session), table, seq, verdict, now_ms);
+                let counts = run
+                    .machine
+                    .outcome(session_id(session), table, seq, verdict, now_ms);
                 if counts {
                     let current = session_index(run.machine.session());
                     w.ledger.counted((session, current), table, seq);
@@ -548,8 +583,12 @@ pub(crate) fn pre_commit(w: &mut World, run: &mut Run, asked: &[(usize, i64)]) -
     drain_inbox(w, run);
     let mut effects = Effects::default();
     for (partition, asked) in asked {
-        let durable = run.machine.pre_commit(&w.names.partitions[*partition], *asked);
-        effects.durable.extend(durable.map(|durable| (*partition, durable)));
+        let durable = run
+            .machine
+            .pre_commit(&w.names.partitions[*partition], *asked);
+        effects
+            .durable
+            .extend(durable.map(|durable| (*partition, durable)));
     }
     finish(run, effects)
 }

@@ -5,8 +5,8 @@
 //! A call is one step, so that anything may happen to others between two of them.
 
 use frazil_core::ErrorKind;
-use frazil_core::control::task::TaskMachine;
 use frazil_core::SinkError;
+use frazil_core::control::task::TaskMachine;
 
 use crate::group::RunId;
 use crate::native::{self, Block, Effects, Inbound, OpenTable};
@@ -140,6 +140,9 @@ pub(crate) fn step(w: &mut World, run: &mut Run) -> Fate {
 }
 
 fn iterate(w: &mut World, run: &mut Run) {
+    if run.detached && w.rng.chance(20) {
+        run.stop = true;
+    }
     if run.commit_requested || w.now_ms >= run.next_commit_ms {
         run.commit_requested = false;
         run.next_commit_ms = w.now_ms + 60_000;
@@ -182,7 +185,12 @@ fn open(w: &mut World, run: &mut Run, mask: u8) {
             run.position[partition] = w.group.position(partition);
             run.current[partition] = run.position[partition];
             run.asked_rewinds[partition] = None;
-            say!(w, "task {} gets p{partition} at {}", run.id, run.position[partition]);
+            say!(
+                w,
+                "task {} gets p{partition} at {}",
+                run.id,
+                run.position[partition]
+            );
         }
     }
     run.assigned |= mask;
@@ -223,7 +231,11 @@ fn poll(w: &mut World, run: &mut Run) {
             let to = w.ends[partition].min(from + most);
             if from < to {
                 run.position[partition] = to;
-                run.batch.push(Block { partition, from, to });
+                run.batch.push(Block {
+                    partition,
+                    from,
+                    to,
+                });
             }
         }
     }
@@ -309,7 +321,8 @@ pub(crate) fn acknowledge(w: &mut World, run: &mut Run) {
     for partition in 0..PARTITIONS {
         let mut letters = std::mem::take(&mut run.letters[partition]);
         while letters != 0 {
-            w.ledger.dead_letter(partition, i64::from(letters.trailing_zeros()));
+            w.ledger
+                .dead_letter(partition, i64::from(letters.trailing_zeros()));
             letters &= letters - 1;
         }
     }
@@ -344,7 +357,10 @@ fn apply_rewinds(w: &mut World, run: &mut Run) {
 /// `context.offset`: the framework fails a task that names a partition it does not have.
 fn seek(w: &mut World, run: &mut Run, partition: usize, offset: i64) {
     if !run.is_assigned(partition) {
-        w.ledger.violated("S12", format!("a rewind of partition {partition}, not assigned"));
+        w.ledger.violated(
+            "S12",
+            format!("a rewind of partition {partition}, not assigned"),
+        );
     }
     run.asked_rewinds[partition] = Some(offset);
 }
@@ -399,16 +415,26 @@ fn commit_offsets(w: &mut World, run: &mut Run, mask: u8) {
     w.dispatched();
     for ((partition, asked), answer) in asked.iter().zip(pre_commit(w, run, &asked)) {
         let Some(answer) = answer else {
-            w.ledger.violated("S11", format!("no answer for partition {partition}"));
+            w.ledger
+                .violated("S11", format!("no answer for partition {partition}"));
             continue;
         };
         if answer > *asked {
-            w.ledger.violated("S11", format!("{answer} for partition {partition}, asked {asked}"));
+            w.ledger.violated(
+                "S11",
+                format!("{answer} for partition {partition}, asked {asked}"),
+            );
             continue;
         }
         if let Some(moved) = w.group.commit(run.id, *partition, answer) {
             if moved.0 != moved.1 {
-                say!(w, "W of p{partition} from {} to {} by task {}", moved.0, moved.1, run.id);
+                say!(
+                    w,
+                    "W of p{partition} from {} to {} by task {}",
+                    moved.0,
+                    moved.1,
+                    run.id
+                );
             }
             w.ledger.group_moved(&w.plan, run.config, *partition, moved);
         }

@@ -389,6 +389,9 @@ mod tests {
                 }
             }
         }
-        assert!((5..60).contains(&calm), "{calm} of 300 seeds are without faults");
+        assert!(
+            (5..60).contains(&calm),
+            "{calm} of 300 seeds are without faults"
+        );
     }
 }

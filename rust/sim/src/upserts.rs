@@ -95,7 +95,9 @@ impl Upserts {
                     if !ledger.has_all(log, &row) {
                         ledger.violated(
                             "S19",
-                            format!("table {table} has {partition}@{offset}, its log {log} has not"),
+                            format!(
+                                "table {table} has {partition}@{offset}, its log {log} has not"
+                            ),
                         );
                     }
                 }

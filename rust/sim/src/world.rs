@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use frazil_core::SinkError;
 use frazil_core::commit::action::Answer;
+use frazil_core::commit::anchor::Anchor;
 use frazil_core::control::coordinator::Offer;
 use frazil_core::control::segment::Segment;
 use frazil_core::control::task::Verdict;
@@ -16,18 +17,20 @@ use uuid::Uuid;
 
 use crate::catalog::{Catalog, Refusal, Request, View};
 use crate::check::{File, Ledger, Violation};
+use crate::faults;
 use crate::group::{Group, RunId};
 use crate::hub::{self, Hub, TTL_MS};
 use crate::names::{Names, session_index};
 use crate::native::{self, Block, Inbound, UNSEEN};
-use crate::resets::Reset;
+use crate::resets::{self, Reset};
 use crate::rng::Rng;
 use crate::run::{self, Fate, Run};
 use crate::swarm::{Bits, PARTITIONS, Plan, TABLES, between};
-use crate::faults;
 
 /// Steps after the faults within which W must have reached the end of the log (S24).
 const LIVENESS_STEPS: u64 = 120_000;
+/// Steps for which faults go on when nothing is left to do.
+const IDLE_STEPS: u64 = 300;
 /// When the world begins, for clocks that show the time since 1970.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
@@ -131,6 +134,8 @@ pub(crate) struct World {
     pub(crate) config: usize,
     pub(crate) epoch: u64,
     pub(crate) reset: Option<Reset>,
+    /// The record of resets that the connector wrote last.
+    pub(crate) anchor: Anchor,
     faults_on: bool,
     pub(crate) redone: u64,
     pub(crate) rejected: u64,
@@ -193,6 +198,7 @@ impl World {
             config: 0,
             epoch: 0,
             reset: None,
+            anchor: Anchor::default(),
             faults_on: true,
             redone: 0,
             rejected: 0,
@@ -233,7 +239,10 @@ impl World {
         if at_once {
             run.join(self);
         }
-        say!(self, "task {id} starts as task number {task} of process {process}, session {session}");
+        say!(
+            self,
+            "task {id} starts as task number {task} of process {process}, session {session}"
+        );
         self.runs.push(Some(Box::new(run)));
     }
 
@@ -242,7 +251,8 @@ impl World {
     pub(crate) fn dispatched(&mut self) {
         self.steps += 1;
         let shape = (self.files.len() as u64) << 40 ^ (self.requests.len() as u64) << 20;
-        self.hash = (self.hash.rotate_left(7) ^ self.now_ms ^ shape).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.hash =
+            (self.hash.rotate_left(7) ^ self.now_ms ^ shape).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     /// Tells whether faults still come.
@@ -331,9 +341,17 @@ impl World {
     }
 
     /// A session of `process` holds rows for a segment.
-    pub(crate) fn opened(&mut self, process: usize, table: usize, segment: (Uuid, u64), now_ms: u64) {
+    pub(crate) fn opened(
+        &mut self,
+        process: usize,
+        table: usize,
+        segment: (Uuid, u64),
+        now_ms: u64,
+    ) {
         let interval_ms = self.plan.tables[table].interval_ms;
-        self.with_hub(process, |_, hub| hub.opened((table, interval_ms), segment, now_ms));
+        self.with_hub(process, |_, hub| {
+            hub.opened((table, interval_ms), segment, now_ms)
+        });
     }
 
     /// A session of `process` waits for its commits.
@@ -358,14 +376,23 @@ impl World {
     /// Runs until the faults have stopped and everything is done.
     pub(crate) fn run(mut self, steps_max: Option<u64>) -> Outcome {
         let faulty_steps = steps_max.unwrap_or(self.plan.faulty_steps);
+        let mut done_since = u64::MAX;
         while self.steps < faulty_steps && self.ledger.violation.is_none() {
             self.step();
+            match self.is_done() {
+                true => done_since = done_since.min(self.steps),
+                false => done_since = u64::MAX,
+            }
+            if done_since.saturating_add(IDLE_STEPS) < self.steps {
+                break;
+            }
         }
         self.stop_faults();
         let limit = self.steps + LIVENESS_STEPS;
         while self.ledger.violation.is_none() && !self.is_done() {
             if self.steps >= limit {
-                let committed: Vec<i64> = (0..self.active).map(|p| self.group.position(p)).collect();
+                let committed: Vec<i64> =
+                    (0..self.active).map(|p| self.group.position(p)).collect();
                 let what = format!("W is {committed:?}, the log ends at {:?}", self.ends);
                 self.ledger.violated("S24", what);
             }
@@ -490,7 +517,11 @@ impl World {
                 let _ = self.apply(index);
             }
             let owner = self.requests[index].owner.take();
-            say!(self, "nobody hears what became of {}", self.requests[index].request.snapshot_id);
+            say!(
+                self,
+                "nobody hears what became of {}",
+                self.requests[index].request.snapshot_id
+            );
             return self.tell_hub(owner, index, unclear());
         }
         if self.rng.chance(chances.refused) {
@@ -584,11 +615,15 @@ impl World {
             self.deliver(io.process, session, Inbound::SealFailed { session });
             return true;
         }
-        let age_ms = self.clock(io.process).saturating_sub(self.files[io.file].sealed_ms);
+        let age_ms = self
+            .clock(io.process)
+            .saturating_sub(self.files[io.file].sealed_ms);
         let terms = (io.urgent, TTL_MS.saturating_sub(age_ms));
         let (table, seq) = (self.files[io.file].table, io.segment.seq);
         let mut offer = Offer::Accepted;
-        self.with_hub(io.process, |w, hub| offer = hub::offer(w, hub, io.segment, terms));
+        self.with_hub(io.process, |w, hub| {
+            offer = hub::offer(w, hub, io.segment, terms)
+        });
         if offer == Offer::Dead {
             let verdict = Verdict::Rejected("its session has ended".to_owned());
             let inbound = Inbound::Outcome {
@@ -643,7 +678,10 @@ impl World {
                 self.start_process(process);
             }
         }
-        crate::resets::go_on(self);
+        resets::go_on(self);
+        if self.rng.chance(10) {
+            resets::start_connector(self);
+        }
         if self.reset.is_none() {
             self.start_missing_task();
         }
