@@ -27,7 +27,6 @@ const SNAPSHOTS_KEPT: usize = 24;
 pub(crate) struct Snapshot {
     id: i64,
     parent: Option<i64>,
-    sequence: i64,
     /// Commits of others in its history.
     foreign: u32,
     timestamp_ms: i64,
@@ -186,7 +185,7 @@ impl Catalog {
     }
 
     /// Creates a table, or another one of the same name.
-    pub(crate) fn create(&mut self, table: usize) -> u32 {
+    pub(crate) fn create(&mut self, table: usize) {
         let slot = &mut self.slots[table];
         slot.incarnation += 1;
         slot.upserts = Upserts::default();
@@ -202,7 +201,6 @@ impl Catalog {
             updated_ms: 0,
             states: Default::default(),
         })));
-        slot.incarnation
     }
 
     /// Drops the table.
@@ -408,7 +406,6 @@ impl Meta {
         let snapshot = Rc::new(Snapshot {
             id,
             parent,
-            sequence: self.last_sequence,
             foreign,
             timestamp_ms: self.updated_ms,
         });

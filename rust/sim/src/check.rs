@@ -46,15 +46,12 @@ pub(crate) struct Violation {
 /// A sealed segment as the files say what it is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
-    pub(crate) session: usize,
     pub(crate) table: usize,
-    pub(crate) seq: u64,
     pub(crate) epoch: u64,
     pub(crate) config: usize,
     pub(crate) rows: [Bits; PARTITIONS],
     pub(crate) ends: [i64; PARTITIONS],
-    pub(crate) upsert: bool,
-    pub(crate) sealed_ms: u64,
+    pub(crate) written_ms: u64,
     pub(crate) gone: bool,
     /// A committer has seen it there: what may still delete it is older than any commit.
     pub(crate) checked: bool,
@@ -82,7 +79,6 @@ pub(crate) struct Applied<'a> {
 
 #[derive(Debug, Clone, Default)]
 struct TableLedger {
-    incarnation: u32,
     rows: [[Bits; PARTITIONS]; EPOCHS],
     /// Rows that count: committed in the epoch that their offset was last reset to, or later.
     ok: [Bits; PARTITIONS],
@@ -161,10 +157,9 @@ impl Ledger {
     }
 
     /// The table was dropped, and another one has its name.
-    pub(crate) fn replaced(&mut self, table: usize, incarnation: u32) {
+    pub(crate) fn replaced(&mut self, table: usize) {
         let ledger = &mut self.tables[table];
         *ledger = TableLedger {
-            incarnation,
             ok: ledger.ok,
             ever: ledger.ever,
             excused: ledger.excused,

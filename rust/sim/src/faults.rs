@@ -2,7 +2,7 @@
 
 use crate::run::Run;
 use crate::say;
-use crate::swarm::{FAULTS, Fault, PARTITIONS};
+use crate::swarm::{FAULTS, Fault, PARTITIONS, Transport};
 use crate::world::World;
 use crate::{resets, run};
 
@@ -33,7 +33,8 @@ pub(crate) fn strike(w: &mut World) {
         Fault::ResetOutside => resets::begin(w, false),
         Fault::ConfigChange => config_change(w),
         Fault::GrowPartitions => grow(w),
-        Fault::LoseControlTopic | Fault::Elect => {}
+        Fault::LoseControlTopic => w.topic.delete(),
+        Fault::Elect => elect(w),
         table_fault => strike_table(w, table_fault),
     }
 }
@@ -87,9 +88,22 @@ fn bury(w: &mut World, mut run: Box<Run>) {
     }
 }
 
+/// Somebody gets the control partition: a process that wants it.
+pub(crate) fn elect(w: &mut World) {
+    let wants = |process: &usize| w.plan.transports[*process] == Transport::Topic;
+    let candidates: Vec<usize> = (0..w.processes.len()).filter(wants).collect();
+    if !candidates.is_empty() {
+        let process = w.rng.pick(&candidates);
+        w.topic.elect(process);
+    }
+}
+
 fn crash_process(w: &mut World) {
     let process = w.rng.index(w.processes.len());
     w.processes[process].hub = None;
+    w.processes[process].end = None;
+    w.topic.crash(process);
+    elect(w);
     w.processes[process].paused_until = 0;
     w.io.retain(|io| io.process != process);
     for in_flight in &mut w.requests {
@@ -137,6 +151,7 @@ fn pause(w: &mut World) {
     let ms = w.rng.pick(&[2_000, 20_000, 120_000, 5_000_000]);
     w.processes[process].paused_until = w.now_ms + ms;
     if ms > 10_000 {
+        elect(w);
         for index in 0..w.runs.len() {
             let Some(run) = &mut w.runs[index] else {
                 continue;
@@ -156,7 +171,7 @@ fn pause(w: &mut World) {
 fn clean(w: &mut World, any_age: bool) {
     let now_ms = w.clock(0);
     for file in &mut w.files {
-        let age_ms = now_ms.saturating_sub(file.sealed_ms);
+        let age_ms = now_ms.saturating_sub(file.written_ms);
         if file.committed.is_none() && !file.checked && (any_age || age_ms > ORPHAN_AGE_MS) {
             file.gone = true;
         }

@@ -21,13 +21,15 @@ use crate::names::{identity, session_index};
 use crate::native::Inbound;
 use crate::rng::Rng;
 use crate::say;
+use crate::wire::{self, PRODUCER_MS};
 use crate::swarm::TABLES;
 use crate::world::{InFlight, Stage, World};
 
 /// How long a segment may wait for its commit.
 pub(crate) const TTL_MS: u64 = 3_600_000;
-/// Clocks of two processes, and a step, may differ by this much.
-const TTL_SLACK_MS: u64 = 60_000;
+/// A message may wait this long in its producer, uncounted; clocks of processes and a step differ by
+/// less.
+const TTL_SLACK_MS: u64 = PRODUCER_MS + 10_000;
 
 /// The random numbers of one commit.
 #[derive(Debug)]
@@ -104,6 +106,19 @@ impl Hub {
             coordinator.drain(session);
             self.wake_ms[table] = 0;
         }
+    }
+
+    /// A session of another process waits for its commits.
+    pub(crate) fn drain_all(&mut self, session: Uuid) {
+        (0..TABLES).for_each(|table| self.drain(table, session));
+    }
+
+    /// Somebody else coordinates from now on.
+    pub(crate) fn step_down(&mut self) {
+        for coordinator in self.coordinators.iter_mut().flatten() {
+            coordinator.step_down();
+        }
+        self.wake_ms = [0; TABLES];
     }
 
     /// A session is gone.
@@ -206,7 +221,7 @@ fn begin(w: &mut World, hub: &mut Hub, table: usize, batch: Vec<Segment>, now_ms
         let Some(file) = w.file_of(segment) else {
             continue;
         };
-        let age_ms = now_ms.saturating_sub(w.files[file].sealed_ms);
+        let age_ms = now_ms.saturating_sub(w.files[file].written_ms);
         if age_ms > TTL_MS + TTL_SLACK_MS {
             w.ledger
                 .violated("S22", format!("file {file} is committed {age_ms} ms old"));
@@ -341,7 +356,6 @@ fn submit(w: &mut World, hub: &Hub, table: usize, commit: &Commit, submission: S
         },
         owner: Some((hub.process, hub.id)),
         stage: Stage::Sent,
-        sent_ms: w.now_ms,
     });
 }
 
@@ -359,6 +373,9 @@ fn hub_tells(w: &mut World, hub: &mut Hub, table: usize, told: Told) {
         let file_copy = w.files[file].clone();
         w.ledger.told_durable(&file_copy, file, *snapshot_id);
     }
+    let Some(told) = wire::tell(w, hub, table, told) else {
+        return;
+    };
     let verdict = match told.verdict {
         coordinator::Verdict::Durable { .. } => Verdict::Durable,
         coordinator::Verdict::Rejected(reason) => Verdict::Rejected(reason.to_string()),

@@ -12,6 +12,7 @@ mod rng;
 mod run;
 mod swarm;
 mod upserts;
+mod wire;
 mod world;
 
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ use crate::names::{CANARY, WID, session_id, session_index};
 use crate::run::Run;
 use crate::say;
 use crate::swarm::{BRANCHES, Bits, DEAD_LETTER, FILTERED, NO_RECORD, PARTITIONS, TABLES};
+use crate::wire;
 use crate::world::{Io, World};
 
 /// A table that a task writes, and the rows of its open segment.
@@ -262,7 +263,7 @@ fn seal_what_is_due(w: &mut World, run: &mut Run, now_ms: u64) -> Result<()> {
         let due = opened_ms / plan.interval_ms < now_ms / plan.interval_ms || full;
         if due && run.machine.is_congested(table) {
             let session = run.machine.session();
-            w.drain(run.process, table, session, now_ms);
+            w.drain(run.process, table, session);
         }
         if due && run.machine.may_seal(table) {
             seal(w, run, table, full)?;
@@ -304,7 +305,6 @@ fn seal(w: &mut World, run: &mut Run, table: usize, urgent: bool) -> Result<()> 
         segment.seq
     );
     w.io.push(Io {
-        run: run.id,
         process: run.process,
         hub: w.hub_id(run.process),
         file,
@@ -324,14 +324,11 @@ fn add_file(
 ) -> usize {
     let session = session_index(sealed.session);
     let mut file = File {
-        session,
         table,
-        seq: sealed.sequence,
         epoch: run.machine.epoch(),
         config: run.config,
         rows,
-        upsert: w.plan.tables[table].upsert,
-        sealed_ms: now_ms,
+        written_ms: now_ms,
         ..File::default()
     };
     for range in &sealed.ranges {
@@ -472,6 +469,8 @@ fn started_over(w: &mut World, run: &mut Run, over: StartOver) -> Effects {
     w.redone += 1;
     leave(w, run, session_index(over.ended));
     w.new_session_of(run.id);
+    let session = run.machine.session();
+    wire::join(w, run.process, session, (run.task, run.machine.epoch()));
     for table in &mut run.tables {
         *table = OpenTable::default();
     }
@@ -563,7 +562,7 @@ pub(crate) fn begin_drain(w: &mut World, run: &mut Run, mask: Option<u8>) -> boo
             return false;
         }
         let session = run.machine.session();
-        w.drain(run.process, table, session, now_ms);
+        w.drain(run.process, table, session);
     }
     true
 }

@@ -470,7 +470,7 @@ fn begin_close(w: &mut World, run: &mut Run, mask: u8) {
             false => lost = true,
         }
     }
-    if !run.failed {
+    if !run.failed && !w.rng.chance(w.plan.chances.close_fails) {
         if lost {
             native::revoked(w, run, mask, true);
         } else if native::begin_drain(w, run, Some(mask)) {
@@ -500,9 +500,7 @@ fn closed(w: &mut World, run: &mut Run, mask: u8) {
     say!(w, "task {} gives up partitions {mask:b}", run.id);
     forget(run, mask);
     run.assigned &= !mask;
-    if w.plan.batch_is_trimmed {
-        run.batch.retain(|block| mask & (1 << block.partition) == 0);
-    }
+    run.batch.retain(|block| mask & (1 << block.partition) == 0);
     w.group.revoked(run.id, mask);
     run.phase = Phase::Idle;
 }

@@ -85,8 +85,8 @@ pub(crate) struct Chances {
     pub(crate) upload_fails: u32,
     /// A dead letter waits longer than Java waits for it.
     pub(crate) dead_letter_slow: u32,
-    /// A producer's write to the dead letter queue is lost with its process.
-    pub(crate) snapshot_late: u32,
+    /// The session does not take it in that partitions are handed back.
+    pub(crate) close_fails: u32,
 }
 
 /// What the chaos actor may do; the order is that of [`Plan::chaos`].
@@ -152,7 +152,6 @@ pub(crate) const NO_RECORD: u8 = 0x20;
 /// Everything that a seed decides at its beginning.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    pub(crate) seed: u64,
     pub(crate) tables: Vec<TablePlan>,
     pub(crate) partitions: usize,
     pub(crate) tasks: usize,
@@ -180,10 +179,8 @@ pub(crate) struct Plan {
     /// Java makes no native call while a dead letter is not acknowledged; otherwise it goes on and
     /// says so.
     pub(crate) letters_block: bool,
-    /// Connect drops the records of revoked partitions from a batch that is delivered again.
-    pub(crate) batch_is_trimmed: bool,
     /// Weights of the actors.
-    pub(crate) weights: [u32; 6],
+    pub(crate) weights: [u32; 7],
     /// Records of one poll, at most.
     pub(crate) poll_max: u64,
     /// Steps until faults stop.
@@ -200,7 +197,6 @@ impl Plan {
         let transports = draw_transports(&mut rng, processes);
         let longest = rng.between(8, OFFSETS as u64);
         let mut plan = Plan {
-            seed,
             tables: (0..tables).map(|_| draw_table(&mut rng)).collect(),
             partitions,
             tasks: rng.between(1, 4) as usize,
@@ -219,8 +215,7 @@ impl Plan {
             chaos: [0; FAULTS.len()],
             idle_claims: rng.chance(300),
             letters_block: rng.chance(512),
-            batch_is_trimmed: rng.chance(768),
-            weights: [0; 6],
+            weights: [0; 7],
             poll_max: rng.between(1, 8),
             faulty_steps: rng.pick(&[400, 1_500, 4_000]),
         };
@@ -238,14 +233,6 @@ impl Plan {
     /// Tells whether nothing ever goes wrong in this run.
     pub(crate) fn is_calm(&self) -> bool {
         self.chaos.iter().all(|weight| *weight == 0)
-    }
-
-    /// Tells whether the run may have `fault`.
-    pub(crate) fn has(&self, fault: Fault) -> bool {
-        FAULTS
-            .iter()
-            .zip(&self.chaos)
-            .any(|((known, _), weight)| *known == fault && *weight > 0)
     }
 
     fn draw_routes(&mut self, rng: &mut Rng) {
@@ -313,7 +300,7 @@ impl Plan {
             load_stale: draw(&often),
             upload_fails: draw(&[5, 30, 100]),
             dead_letter_slow: draw(&often),
-            snapshot_late: draw(&often),
+            close_fails: draw(&often),
         };
     }
 }

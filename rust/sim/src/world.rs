@@ -20,12 +20,13 @@ use crate::check::{File, Ledger, Violation};
 use crate::faults;
 use crate::group::{Group, RunId};
 use crate::hub::{self, Hub, TTL_MS};
-use crate::names::{Names, session_index};
+use crate::names::{Names, session_id, session_index};
 use crate::native::{self, Block, Inbound, UNSEEN};
 use crate::resets::{self, Reset};
 use crate::rng::Rng;
 use crate::run::{self, Fate, Run};
-use crate::swarm::{Bits, PARTITIONS, Plan, TABLES, between};
+use crate::swarm::{Bits, PARTITIONS, Plan, TABLES, Transport, between};
+use crate::wire::{self, End, Topic};
 
 /// Steps after the faults within which W must have reached the end of the log (S24).
 const LIVENESS_STEPS: u64 = 120_000;
@@ -60,7 +61,6 @@ pub(crate) struct Session {
 /// An upload on its way.
 #[derive(Debug)]
 pub(crate) struct Io {
-    pub(crate) run: RunId,
     pub(crate) process: usize,
     pub(crate) hub: u32,
     pub(crate) file: usize,
@@ -90,13 +90,14 @@ pub(crate) struct InFlight {
     pub(crate) request: Request,
     pub(crate) owner: Option<(usize, u32)>,
     pub(crate) stage: Stage,
-    pub(crate) sent_ms: u64,
 }
 
 /// A worker process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     pub(crate) hub: Option<Box<Hub>>,
+    /// Its end of the control topic; none with the local transport.
+    pub(crate) end: Option<Box<End>>,
     pub(crate) hub_id: u32,
     pub(crate) paused_until: u64,
     pub(crate) skew_ms: i64,
@@ -126,6 +127,7 @@ pub(crate) struct World {
     pub(crate) ends: [i64; PARTITIONS],
     pub(crate) runs: Vec<Option<Box<Run>>>,
     pub(crate) processes: Vec<Process>,
+    pub(crate) topic: Topic,
     pub(crate) io: Vec<Io>,
     /// Members that are dead, and the group does not know yet.
     pub(crate) ghosts: Vec<RunId>,
@@ -191,6 +193,7 @@ impl World {
             group: Group::default(),
             runs: Vec::new(),
             processes: Vec::new(),
+            topic: Topic::new(plan.transports.len()),
             io: Vec::new(),
             ghosts: Vec::new(),
             run_ids: 0,
@@ -214,6 +217,7 @@ impl World {
             self.processes.push(Process::default());
             self.start_process(process);
         }
+        faults::elect(self);
         for task in 0..self.plan.tasks {
             let process = self.rng.index(self.processes.len());
             self.start_task(process, task, true);
@@ -228,6 +232,7 @@ impl World {
         slot.hub_id = self.hub_ids;
         slot.hub = Some(Box::new(Hub::new(self.hub_ids, process)));
         slot.clock_ms = clock_ms;
+        self.processes[process].end = wire::join_topic(self, process, self.hub_ids);
     }
 
     fn start_task(&mut self, process: usize, task: usize, at_once: bool) {
@@ -235,6 +240,7 @@ impl World {
         let id = self.run_ids;
         let session = self.new_session_of(id);
         let machine = native::machine(self, (process, task), self.epoch, session);
+        wire::join(self, process, session_id(session), (task, self.epoch));
         let mut run = Run::new((id, self.config), (process, task), machine, self.now_ms);
         if at_once {
             run.join(self);
@@ -348,19 +354,26 @@ impl World {
         segment: (Uuid, u64),
         now_ms: u64,
     ) {
+        if self.plan.transports[process] == Transport::Topic {
+            return;
+        }
         let interval_ms = self.plan.tables[table].interval_ms;
         self.with_hub(process, |_, hub| {
-            hub.opened((table, interval_ms), segment, now_ms)
+            hub.opened((table, interval_ms), segment, now_ms);
         });
     }
 
     /// A session of `process` waits for its commits.
-    pub(crate) fn drain(&mut self, process: usize, table: usize, session: Uuid, _now_ms: u64) {
-        self.with_hub(process, |_, hub| hub.drain(table, session));
+    pub(crate) fn drain(&mut self, process: usize, table: usize, session: Uuid) {
+        match self.plan.transports[process] {
+            Transport::Topic => wire::drain(self, process, session),
+            Transport::Local => self.with_hub(process, |_, hub| hub.drain(table, session)),
+        }
     }
 
     /// A session of `process` is gone.
     pub(crate) fn leave(&mut self, process: usize, session: Uuid) {
+        wire::leave(self, process, session);
         self.with_hub(process, |_, hub| hub.leave(session));
     }
 
@@ -423,7 +436,7 @@ impl World {
         say!(self, "the faults stop");
         self.faults_on = false;
         self.plan.chances = Default::default();
-        self.plan.weights = [24, 16, 16, 16, 8, 8];
+        self.plan.weights = [24, 16, 16, 16, 24, 8, 8];
         self.ends[..self.active].copy_from_slice(&self.plan.offsets[..self.active]);
         for process in 0..self.processes.len() {
             self.processes[process].paused_until = 0;
@@ -444,8 +457,9 @@ impl World {
             Some(1) => self.step_hub(),
             Some(2) => self.step_request(),
             Some(3) => self.step_io(),
-            Some(4) => self.step_letters(),
-            Some(5) => self.housekeeping(),
+            Some(4) => self.step_wire(),
+            Some(5) => self.step_letters(),
+            Some(6) => self.housekeeping(),
             _ => false,
         };
         if !worked {
@@ -596,6 +610,14 @@ impl World {
         });
     }
 
+    fn step_wire(&mut self) -> bool {
+        if self.rng.chance(300) && wire::write(self) {
+            return true;
+        }
+        let process = self.rng.index(self.processes.len());
+        !self.is_paused(process) && wire::step(self, process)
+    }
+
     /// An upload ends, and its segment goes to the coordinator.
     fn step_io(&mut self) -> bool {
         if self.io.is_empty() {
@@ -615,14 +637,15 @@ impl World {
             self.deliver(io.process, session, Inbound::SealFailed { session });
             return true;
         }
-        let age_ms = self
-            .clock(io.process)
-            .saturating_sub(self.files[io.file].sealed_ms);
-        let terms = (io.urgent, TTL_MS.saturating_sub(age_ms));
         let (table, seq) = (self.files[io.file].table, io.segment.seq);
+        self.files[io.file].written_ms = self.clock(io.process);
+        let Some(segment) = wire::submit(self, io.process, io.segment, io.urgent) else {
+            return true;
+        };
+        let terms = (io.urgent, TTL_MS);
         let mut offer = Offer::Accepted;
         self.with_hub(io.process, |w, hub| {
-            offer = hub::offer(w, hub, io.segment, terms)
+            offer = hub::offer(w, hub, segment, terms)
         });
         if offer == Offer::Dead {
             let verdict = Verdict::Rejected("its session has ended".to_owned());
@@ -667,9 +690,9 @@ impl World {
         }
         for table in 0..self.plan.tables.len() {
             if self.catalog.load(table).is_none() && self.rng.chance(300) {
-                let incarnation = self.catalog.create(table);
+                self.catalog.create(table);
                 say!(self, "t{table} is created again");
-                self.ledger.replaced(table, incarnation);
+                self.ledger.replaced(table);
             }
         }
         if self.processes.iter().any(|process| process.hub.is_none()) {
