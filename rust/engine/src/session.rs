@@ -269,6 +269,11 @@ impl Inner {
                         .extend(durable.map(|durable| (partition, durable)));
                 }
             }
+            Request::Channel { .. } => {
+                return Err(SinkError::internal(
+                    "a task's handle was asked to serve the control topic",
+                ));
+            }
             Request::Cancel => {
                 self.failed.get_or_insert((
                     ErrorKind::Fatal,

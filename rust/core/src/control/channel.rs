@@ -164,6 +164,8 @@ pub struct Channel {
     hello_answered_ms: Option<u64>,
     /// The least age that a record had: what is between the clocks of this host and the broker's.
     age_base_ms: Option<i64>,
+    /// The offset of the last record.
+    last_offset: Option<i64>,
     ignored: BTreeMap<Ignored, u64>,
 }
 
@@ -181,6 +183,7 @@ impl Channel {
             hello_at_ms: None,
             hello_answered_ms: None,
             age_base_ms: None,
+            last_offset: None,
             ignored: BTreeMap::new(),
         }
     }
@@ -286,6 +289,18 @@ impl Channel {
         }
     }
 
+    /// The topic that the last messages went to is gone, and the offset of the HELLO means nothing.
+    fn begin_anew(&mut self, now_ms: u64) {
+        for unacked in self.all_unacked() {
+            unacked.sent_at_ms = None;
+        }
+        if self.is_leader() {
+            self.elections += 1;
+            self.role = Role::Electing { sent_at_ms: now_ms };
+            self.say_hello();
+        }
+    }
+
     fn say_hello(&mut self) {
         let hello = Hello {
             coordinator: self.settings.id,
@@ -294,9 +309,13 @@ impl Channel {
         self.send(Uuid::nil(), 0, 0, Body::Hello(hello));
     }
 
-    /// Reads a record of the control topic: its offset, its age by the clock of this host, and its
-    /// value.
+    /// Reads a record of the control topic: its offset, its age, and its value. Records come in the
+    /// order of their offsets; one that does not is of a topic that was made anew.
     pub fn record(&mut self, offset: i64, age_ms: i64, bytes: &[u8], now_ms: u64) {
+        let before = self.last_offset.replace(offset);
+        if before.is_some_and(|before| offset <= before) {
+            self.begin_anew(now_ms);
+        }
         let message = match Message::decode(&self.settings.wid, bytes) {
             Ok(message) => message,
             Err(ignored) => return self.ignore(ignored),
@@ -437,6 +456,18 @@ impl Channel {
     /// Returns the messages that have to be sent now, and offers again what the coordinator in this
     /// process has not answered.
     pub fn outbox(&mut self, now_ms: u64) -> Vec<Vec<u8>> {
+        self.flush(now_ms);
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Offers at once what the sessions of this process handed over, if it coordinates.
+    pub fn offer(&mut self, now_ms: u64) {
+        if self.is_leader() {
+            self.flush(now_ms);
+        }
+    }
+
+    fn flush(&mut self, now_ms: u64) {
         if let Role::Electing { sent_at_ms } = self.role
             && now_ms >= sent_at_ms.saturating_add(HELLO_RESEND_MS)
         {
@@ -461,7 +492,6 @@ impl Channel {
                 false => self.send(session, epoch, task, Body::Drain),
             }
         }
-        std::mem::take(&mut self.outbox)
     }
 
     fn send_due(&mut self, now_ms: u64) {

@@ -119,9 +119,8 @@ fn a_coordinator_obeys_nothing_before_its_own_hello() {
     topic.give(&mut leader, 0, 1);
     topic.take(&mut leader, 1);
     topic.give(&mut leader, 1, 2);
-    topic.give(&mut leader, 0, 3);
     assert_eq!(events(&mut leader), [Event::Promoted]);
-    assert_eq!(leader.ignored()[&Ignored::BeforeHello], 2);
+    assert_eq!(leader.ignored()[&Ignored::BeforeHello], 1);
     // The task answers the HELLO, and that counts.
     topic.give(&mut task, 1, 4);
     assert_eq!(topic.take(&mut task, 4), 1);
@@ -134,7 +133,8 @@ fn a_hello_of_an_earlier_election_begins_nothing() {
     let (mut leader, mut topic) = leader(9);
     leader.leadership(false, 1);
     leader.leadership(true, 2);
-    topic.give(&mut leader, 0, 3);
+    // A copy of its first HELLO comes, and then a segment.
+    topic.records.push(topic.records[0].clone());
     let (mut task, session) = process(1);
     task.submit(segment(session, 0), false, 3);
     topic.take(&mut task, 3);
@@ -197,14 +197,14 @@ fn results_that_are_repeated_and_mixed_up_are_heard_once_and_in_order() {
     };
     let (first, second, third) = (result(0), result(1), result(2));
     for copy in 0..3 {
-        task.record(copy, 0, &third, 1);
-        task.record(copy, 0, &second, 1);
+        task.record(2 * copy, 0, &third, 1);
+        task.record(2 * copy + 1, 0, &second, 1);
     }
     assert!(told(&mut task).is_empty());
     // The first result seems lost: that segment alone is sent again.
     let again = task.outbox(2);
     assert_eq!(again.len(), 1);
-    for copy in 0..3 {
+    for copy in 6..9 {
         task.record(copy, 0, &first, 3);
     }
     let heard: Vec<u64> = told(&mut task).into_iter().map(|(seq, _)| seq).collect();
@@ -406,8 +406,11 @@ fn what_is_not_for_this_connector_changes_nothing() {
     let long = vec![b'x'; 300_000];
     task.submit(segment(session, 0), false, 0);
     for channel in [&mut leader, &mut task] {
-        for bytes in [&other[..], old.as_bytes(), b"\xff\xfe", &long] {
-            channel.record(99, 0, bytes, 1);
+        for (at, bytes) in [&other[..], old.as_bytes(), b"\xff\xfe", &long]
+            .into_iter()
+            .enumerate()
+        {
+            channel.record(99 + at as i64, 0, bytes, 1);
         }
         assert!(events(channel).is_empty());
         let counts: Vec<(Ignored, u64)> = channel.ignored().iter().map(|(k, n)| (*k, *n)).collect();
@@ -422,4 +425,26 @@ fn what_is_not_for_this_connector_changes_nothing() {
         );
     }
     assert_eq!(task.unanswered(), 1);
+}
+
+#[test]
+fn a_topic_that_was_made_anew_is_begun_anew() {
+    let (mut leader, _) = leader(9);
+    let (mut task, session) = process(1);
+    task.submit(segment(session, 0), false, 0);
+    let sent = task.outbox(0).remove(0);
+    leader.record(500, 0, &sent, 1);
+    assert_eq!(remote(&mut leader).len(), 1);
+    // Offsets begin at 0 again: the HELLO is said again, and counts where it comes back.
+    leader.record(0, 0, &sent, 2);
+    assert!(remote(&mut leader).is_empty());
+    let hello = leader.outbox(2).remove(0);
+    leader.record(1, 0, &hello, 3);
+    leader.record(2, 0, &sent, 3);
+    assert_eq!(remote(&mut leader).len(), 1);
+    // So does a task: what it sent may be gone with the old topic.
+    task.record(7, 0, b"", 4);
+    assert!(task.outbox(4).is_empty());
+    task.record(0, 0, b"", 5);
+    assert_eq!(task.outbox(5).len(), 1);
 }

@@ -191,6 +191,22 @@ impl TableCoordinator {
         self.open.remove(&(session, sequence));
     }
 
+    /// Tells what an offer of the segment `seq` of `session` would come to, if that is known without
+    /// looking at its files.
+    pub fn known(&mut self, session: Uuid, seq: u64, urgent: bool) -> Option<Offer> {
+        if self.queue.is_dead(session) {
+            return Some(Offer::Dead);
+        }
+        if let Some(waiting) = self.queue.get_mut(session, seq) {
+            waiting.urgent |= urgent;
+            return Some(Offer::Duplicate);
+        }
+        if self.away.contains_key(&(session, seq)) {
+            return Some(Offer::Duplicate);
+        }
+        self.queue.is_done(session, seq).then_some(Offer::Done)
+    }
+
     /// Takes in a segment that may wait for `expires_in_ms`. An `urgent` one does not wait for the
     /// interval.
     pub fn offer(
@@ -202,15 +218,8 @@ impl TableCoordinator {
     ) -> Offer {
         let (session, seq) = (segment.session, segment.seq);
         self.open.remove(&(session, seq));
-        if self.queue.is_dead(session) {
-            return Offer::Dead;
-        }
-        if let Some(waiting) = self.queue.get_mut(session, seq) {
-            waiting.urgent |= urgent;
-            return Offer::Duplicate;
-        }
-        if self.away.contains_key(&(session, seq)) {
-            return Offer::Duplicate;
+        if let Some(known) = self.known(session, seq, urgent) {
+            return known;
         }
         let bytes = segment.memory_bytes();
         if self.held_bytes().saturating_add(bytes) > self.settings.held_bytes_max {

@@ -16,6 +16,7 @@
 
 use std::collections::BTreeMap;
 
+use iceberg::spec::TableMetadata;
 use iceberg::{NamespaceIdent, TableIdent};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -277,6 +278,29 @@ pub struct TableStamp {
     pub spec_id: i32,
     /// A digest of the properties that a writer obeys.
     pub write: String,
+}
+
+impl TableStamp {
+    /// Returns the stamp of a table.
+    pub fn of(metadata: &TableMetadata) -> Self {
+        let obeyed: BTreeMap<&String, &String> = metadata
+            .properties()
+            .iter()
+            .filter(|(key, _)| key.starts_with("write."))
+            .collect();
+        let mut digest = Sha256::new();
+        for text in obeyed.into_iter().flat_map(|(key, value)| [key, value]) {
+            digest.update((text.len() as u64).to_le_bytes());
+            digest.update(text.as_bytes());
+        }
+        let mut write = hex::encode(&digest.finalize());
+        write.truncate(16);
+        TableStamp {
+            schema_id: metadata.current_schema_id(),
+            spec_id: metadata.default_partition_spec_id(),
+            write,
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -149,6 +149,12 @@ impl TableQueue {
         enforced(Rule::DeadSession) && self.dead.contains(&session)
     }
 
+    /// Tells whether the segment `sequence` of `session` had its turn.
+    pub fn is_done(&self, session: Uuid, sequence: u64) -> bool {
+        let expected = self.expected.get(&session).copied();
+        enforced(Rule::SegmentOrder) && expected.is_some_and(|expected| sequence < expected)
+    }
+
     /// Returns the waiting segment `sequence` of `session`.
     pub fn get_mut(&mut self, session: Uuid, sequence: u64) -> Option<&mut Waiting> {
         let is_it = |waiting: &Waiting| {
