@@ -217,6 +217,7 @@ pub(crate) fn step(w: &mut World, process: usize) -> bool {
     if end.position < w.topic.end() && w.rng.chance(700) {
         let record = w.topic.log[(end.position - w.topic.first) as usize].clone();
         let age_ms = w.now_ms as i64 - record.written_ms as i64 + w.processes[process].skew_ms;
+        say!(w, "process {process} reads record {} of age {age_ms}; ignored {:?}", end.position, end.channel.ignored());
         end.channel.record(end.position, age_ms, &record.bytes, now_ms);
         end.position += 1;
         w.dispatched();
@@ -239,7 +240,11 @@ fn send(w: &mut World, process: usize, bytes: &[u8]) {
     if bytes.windows(canary.len()).any(|window| window == canary) {
         w.ledger.violated("S26", "a secret is in a message".to_owned());
     }
-    say!(w, "process {process} sends {}", String::from_utf8_lossy(bytes));
+    if w.tracing {
+        let text = String::from_utf8_lossy(bytes);
+        let about = |key: &str| text.find(key).map_or("", |at| &text[at..(at + 24).min(text.len())]);
+        say!(w, "process {process} sends {} {}", about("\"type\""), about("\"seq\""));
+    }
     let record = Record {
         written_ms: w.now_ms,
         bytes: bytes.into(),
@@ -247,9 +252,23 @@ fn send(w: &mut World, process: usize, bytes: &[u8]) {
     w.topic.sent[process].push_back(record);
 }
 
-/// A broker writes one record. Returns whether there was one.
+/// A broker writes what a process has sent. Returns whether there was something.
 pub(crate) fn write(w: &mut World) -> bool {
-    let process = w.rng.index(w.topic.sent.len());
+    let first = w.rng.index(w.topic.sent.len());
+    let processes = (0..w.topic.sent.len()).map(|turn| (first + turn) % w.topic.sent.len());
+    let waiting = processes.into_iter().find(|process| !w.topic.sent[*process].is_empty());
+    let Some(process) = waiting else {
+        return false;
+    };
+    for _ in 0..w.rng.between(1, 16) {
+        if !write_one(w, process) {
+            break;
+        }
+    }
+    true
+}
+
+fn write_one(w: &mut World, process: usize) -> bool {
     let chances = w.plan.chances;
     let queue = &mut w.topic.sent[process];
     if queue.len() > 1 && w.rng.chance(chances.hold) {
