@@ -5,6 +5,7 @@
 //! (rule R1). [`attempt`] decides and sends nothing; `engine::commit` executes what it says.
 
 pub mod action;
+pub mod anchor;
 pub mod attempt;
 pub mod batch;
 pub mod outcome;
