@@ -9,6 +9,7 @@ use super::kafka;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
 use super::table::{self, TableConfig};
+use crate::control::task::ExternalChange;
 use crate::error::{Result, SinkError};
 
 /// Everything that the native side needs to know.
@@ -49,6 +50,8 @@ pub struct ControlConfig {
     pub table_block_max_ms: u64,
     /// The longest property that holds source offsets.
     pub state_bytes_max: usize,
+    /// What to do when the group's offsets were moved, and not through Connect.
+    pub external_change: ExternalChange,
 }
 
 /// What happens to records that do not fit.
@@ -134,6 +137,10 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
             commit_interval_ms: reader.number("iceberg.control.commit.interval-ms")?,
             table_block_max_ms: reader.number("frazil.table.block.max-ms")?,
             state_bytes_max: count(reader, "frazil.state.max-bytes")?,
+            external_change: match reader.word("frazil.offsets.external.change")? {
+                word if word.eq_ignore_ascii_case("fail") => ExternalChange::Fail,
+                _ => ExternalChange::Warn,
+            },
         },
         errors,
         memory_bytes_max: reader.number("frazil.memory.max-bytes")?,
@@ -189,6 +196,7 @@ fn the_keys_read_here_are_in_the_table() {
         "iceberg.control.commit.interval-ms",
         "frazil.table.block.max-ms",
         "frazil.state.max-bytes",
+        "frazil.offsets.external.change",
         "frazil.memory.max-bytes",
         "frazil.writers.max-open",
     ] {
