@@ -323,7 +323,7 @@ fn task_settings(config: &SinkConfig) -> TaskSettings {
         owner: format!("connector `{}` task {}", config.connector, config.task),
         writer_id: config.writer_id.clone(),
         tables: config.tables.iter().map(|t| t.name.clone()).collect(),
-        epoch: epoch(config),
+        epoch: config.control.epoch,
         segments_in_flight_max: limits::SEGMENTS_IN_FLIGHT_MAX,
         rejections_max: REJECTIONS_MAX,
         rejection_window_ms: millis(REJECTION_WINDOW),
@@ -331,11 +331,6 @@ fn task_settings(config: &SinkConfig) -> TaskSettings {
         drain_max_ms: millis(DRAIN_WAIT),
         external_change: config.control.external_change,
     }
-}
-
-/// Returns the number of the last offset reset that the task was started with.
-fn epoch(_config: &SinkConfig) -> u64 {
-    0
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -8,6 +8,7 @@ use super::*;
 use crate::control::task::ExternalChange;
 use crate::error::ErrorKind;
 
+mod control;
 mod passed;
 
 /// A configuration that has nothing wrong.
@@ -93,6 +94,10 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             table_block_max_ms: 900_000,
             state_bytes_max: crate::limits::STATE_BYTES_MAX,
             external_change: ExternalChange::Warn,
+            coordination: Coordination::Local,
+            topic: "frazil-control".to_owned(),
+            epoch: 0,
+            segment_ttl_ms: 3_600_000,
         }
     );
     assert_eq!(
@@ -527,11 +532,6 @@ fn what_is_not_supported_yet_is_refused_with_the_reason() {
             &[("iceberg.table.db.orders.mode", "upsert")],
             "iceberg.table.db.orders.mode",
             "appends rows",
-        ),
-        (
-            &[("frazil.coordination", "topic")],
-            "frazil.coordination",
-            "not there yet",
         ),
         (
             &[("frazil.engines", "spark")],
