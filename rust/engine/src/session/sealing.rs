@@ -26,11 +26,13 @@ pub(super) struct SealWork {
     pub(super) wid: String,
     pub(super) branch: String,
     pub(super) rows: u64,
+    pub(super) epoch: u64,
     pub(super) sealed: Sealed,
 }
 
 impl SealWork {
     pub(super) async fn run(self) -> Result<Segment> {
+        failpoint::pass("task.after-seal")?;
         let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
         for files in self.files {
             let data_files = files.files.wait().await?;
@@ -58,12 +60,12 @@ impl SealWork {
             session: self.sealed.session,
             seq: self.sealed.sequence,
             first_unacked: self.sealed.first_unacked,
-            epoch: 0,
+            epoch: self.epoch,
             table: self.loaded.ident.clone(),
             table_uuid: self.loaded.metadata.uuid(),
             branch: self.branch,
             ranges: self.sealed.ranges,
-            watermarks: BTreeMap::new(),
+            watermarks: self.sealed.watermarks,
             manifests,
             rows: self.rows,
             bytes,
