@@ -268,9 +268,28 @@ impl WriterState {
     /// Returns T: one past the last offset of `partition` that the table holds. `None` when the
     /// table never got a row of it.
     pub fn bound(&self, partition: &TopicPartition) -> Option<i64> {
+        self.known(partition, |state| &state.next)
+    }
+
+    /// Returns the lowest offset of `partition` that the connector needed when it last wrote rows
+    /// of it, if that is known.
+    pub fn watermark(&self, partition: &TopicPartition) -> Option<i64> {
+        self.known(partition, |state| &state.watermarks)
+    }
+
+    /// Returns the newest timestamp of the records of `partition` below T, if that is known.
+    pub fn newest_ms(&self, partition: &TopicPartition) -> Option<i64> {
+        self.known(partition, |state| &state.timestamps)
+    }
+
+    fn known(
+        &self,
+        partition: &TopicPartition,
+        array: impl Fn(&TopicState) -> &Vec<i64>,
+    ) -> Option<i64> {
         let state = self.topics.get(&topic_key(&partition.topic))?;
-        let next = *state.next.get(usize::try_from(partition.partition).ok()?)?;
-        (next >= 0).then_some(next)
+        let value = *array(state).get(usize::try_from(partition.partition).ok()?)?;
+        (value >= 0).then_some(value)
     }
 
     /// Returns every partition that has a row in the table, with its T.
