@@ -148,7 +148,7 @@ impl Inner {
             return;
         };
         match outcome.verdict {
-            Verdict::Durable(loaded) => {
+            Verdict::Durable(after) => {
                 self.failing_since = None;
                 if self
                     .progress
@@ -156,9 +156,20 @@ impl Inner {
                 {
                     self.request_commit = true;
                 }
-                table.committed(loaded.map(|loaded| *loaded));
+                table.committed(after);
             }
             Verdict::Rejected(reason) => self.start_over_later(Redo::Rejected(reason)),
+            Verdict::Expired => self.start_over_later(Redo::Rejected(
+                "a segment waited for its commit for too long".to_owned(),
+            )),
+            Verdict::Fenced { epoch } => self.fail(
+                &SinkError::fatal(
+                    "WRITER_FENCED",
+                    "the table's offsets were reset after this task started; restart the task",
+                )
+                .with("table", &outcome.table.ident.0)
+                .with("epoch", epoch),
+            ),
             Verdict::Failed(error) => self.fail(&error),
         }
     }

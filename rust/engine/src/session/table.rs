@@ -15,13 +15,13 @@ use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
 use frazil_core::config::{SinkConfig, TableConfig};
+use frazil_core::control::message::TableStamp;
 use frazil_core::control::writer::{TableIndex, WriterProgress};
 use frazil_core::convert::{ConvertOptions, TableConverter};
 use frazil_core::limits;
 use frazil_core::schema::evolve::Evolution;
 use frazil_core::wire::Frame;
 use frazil_core::{Result, SinkError};
-use iceberg::spec::TableMetadata;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ use super::rows::{AppendRows, note_written, rows_beyond_bounds};
 use super::sealing::{ClosedFiles, SealWork};
 use crate::catalog::{Catalog, LoadedTable};
 use crate::commit::create::{evolve_schema, load_or_create};
-use crate::hub::{Hub, Outcome, TableHub, TableIdentKey, TableKey};
+use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
 use crate::writer::{TableWriter, TableWriterConfig};
 
@@ -136,8 +136,11 @@ impl TableSlot {
     /// Sends the outcomes of `session` to the session's inbox.
     pub(crate) fn join(&self, session: Uuid, context: &SessionContext) {
         let inbox = context.inbox.clone();
+        let config = &context.config;
         self.hub.join(
             session,
+            config.task,
+            config.control.epoch,
             Box::new(move |outcome: Outcome| {
                 // A session that is gone asks its table when it starts again.
                 let _ = inbox.send(Inbound::Outcome(outcome));
@@ -289,7 +292,7 @@ impl TableSlot {
             open.state = state;
         }
         self.stale = false;
-        self.committed(Some(loaded));
+        self.committed(After::Table(Box::new(loaded)));
         Ok(())
     }
 
@@ -581,17 +584,20 @@ impl TableSlot {
         });
     }
 
-    /// A commit of this table succeeded; `loaded` is the table after it.
-    pub(crate) fn committed(&mut self, loaded: Option<LoadedTable>) {
-        let (Some(open), Some(loaded)) = (&self.open, loaded) else {
+    /// A commit of this table succeeded, and this is known of the table after it.
+    pub(crate) fn committed(&mut self, after: After) {
+        let Some(open) = &self.open else {
             return;
         };
-        let (before, after) = (&open.loaded.metadata, &loaded.metadata);
-        if before.current_schema_id() != after.current_schema_id()
-            || before.default_partition_spec_id() != after.default_partition_spec_id()
-            || write_properties_differ(before, after)
-        {
-            self.newer = Some(loaded);
+        let before = TableStamp::of(&open.loaded.metadata);
+        match after {
+            After::Unknown => {}
+            After::Table(loaded) => {
+                if TableStamp::of(&loaded.metadata) != before {
+                    self.newer = Some(*loaded);
+                }
+            }
+            After::Stamp(stamp) => self.stale |= stamp != before,
         }
     }
 }
@@ -619,19 +625,6 @@ impl OpenTable {
         let writer = self.writer.as_ref().map_or(0, TableWriter::data_bytes);
         self.converter.bytes() as u64 + writer + closed
     }
-}
-
-/// The properties that the writer obeys; the state of writers is not among them.
-fn write_properties_differ(before: &TableMetadata, after: &TableMetadata) -> bool {
-    let relevant = |metadata: &TableMetadata| -> BTreeMap<String, String> {
-        metadata
-            .properties()
-            .iter()
-            .filter(|(key, _)| key.starts_with("write."))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
-    };
-    relevant(before) != relevant(after)
 }
 
 /// Retriable: the session starts over with the table that is there.
