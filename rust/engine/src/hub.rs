@@ -8,48 +8,74 @@
 //!                  commit, retry)
 //! ```
 //!
+//! The tasks of other processes take part over a control topic, if the connector has one: then one
+//! process coordinates for all ([`remote`]). Otherwise each process commits for its own tasks.
+//!
 //! Sessions share a hub when they write as the same connector to the same catalog with the same
 //! settings. Tables are independent: a slow or blocked one holds nothing of the others. The hub orders and
 //! groups; whether a segment may be committed is decided by [`crate::commit`] on the table itself,
 //! so that two hubs (two workers) are as safe as one.
 
+mod clock;
+mod remote;
+mod table;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use frazil_core::SinkError;
-use frazil_core::commit::outcome::SegmentOutcome;
-use frazil_core::config::{CatalogConfig, SinkConfig};
-use frazil_core::control::coordinator::{
-    self, CoordinatorSettings, Next, Offer, TableCoordinator, Told,
-};
-use frazil_core::control::segment::Segment;
+use frazil_core::config::{CatalogConfig, Coordination, SinkConfig};
+use frazil_core::control::channel::ChannelSettings;
+use frazil_core::control::coordinator::CoordinatorSettings;
+use frazil_core::control::message::{TableName, TableStamp};
+use frazil_core::limits::HELD_BYTES_MAX;
+use frazil_core::wire::ChannelRecord;
 use iceberg::TableIdent;
 use once_cell::sync::Lazy;
 use sha2::{Digest, Sha256};
-use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, LoadedTable};
 use crate::commit::{Cancel, TableCommitter};
 use crate::runtime::Runtime;
+use clock::{HubClock, milliseconds};
+use remote::Link;
+use table::{Actor, TableSettings};
 
-/// How long a segment may wait for its commit: far below the age at which the orphan job takes its
-/// files.
-const SEGMENT_TTL_MS: u64 = 3_600_000;
+pub use clock::host_name;
+pub use table::TableHub;
 
 static HUBS: Lazy<Mutex<BTreeMap<HubKey, Weak<Hub>>>> = Lazy::new(Mutex::default);
 
 /// What became of a segment.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It is in a snapshot; the table as it was after that commit, when this hub made it.
-    Durable(Option<Box<LoadedTable>>),
+    /// It is in a snapshot.
+    Durable(After),
     /// It can never be committed: the session has to start over from its durable offsets.
     Rejected(String),
+    /// It waited for its commit for too long: the session has to start over.
+    Expired,
+    /// The offsets were reset after the session began: the task must stop.
+    Fenced {
+        /// The table's writer epoch.
+        epoch: u64,
+    },
     /// The task must stop.
     Failed(SinkError),
+}
+
+/// A table after a commit.
+#[derive(Debug)]
+pub enum After {
+    /// Nothing is known; the commit may be an old one.
+    Unknown,
+    /// The table, as this process committed it.
+    Table(Box<LoadedTable>),
+    /// What is known of a table that another process committed to: a task that has another one open
+    /// has to load it again.
+    Stamp(TableStamp),
 }
 
 /// The answer of the hub to a session.
@@ -102,6 +128,11 @@ pub struct HubConfig {
     pub block_max: Duration,
     /// The longest table property that may hold source offsets.
     pub state_bytes_max: usize,
+    /// Whether the tasks of all processes agree over the control topic.
+    pub over_topic: bool,
+    /// How long a segment may wait for its commit: far below the age at which the orphan job takes
+    /// its files (R11).
+    pub segment_ttl: Duration,
     /// What tells this catalog and its credentials from others.
     pub catalog: [u8; 32],
 }
@@ -114,6 +145,8 @@ impl HubConfig {
             connector: config.connector.clone(),
             block_max: Duration::from_millis(config.control.table_block_max_ms),
             state_bytes_max: config.control.state_bytes_max,
+            over_topic: config.control.coordination == Coordination::Topic,
+            segment_ttl: Duration::from_millis(config.control.segment_ttl_ms),
             catalog: fingerprint(&config.catalog),
         }
     }
@@ -126,12 +159,14 @@ impl HubConfig {
             self.connector.clone(),
             self.block_max,
             self.state_bytes_max,
+            self.over_topic,
+            self.segment_ttl,
             self.catalog,
         )
     }
 }
 
-type HubKey = (String, String, Duration, usize, [u8; 32]);
+type HubKey = (String, String, Duration, usize, bool, Duration, [u8; 32]);
 
 fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
     let mut digest = Sha256::new();
@@ -150,58 +185,19 @@ fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
 /// Takes the outcomes of one session, on a thread of the runtime.
 pub type OutcomeSink = Box<dyn Fn(Outcome) + Send + Sync>;
 
-/// The clock of the commit intervals: the wall clock at the start, so that all processes agree on
-/// the boundaries, and from there without the jumps that a wall clock makes.
-#[derive(Debug, Clone, Copy)]
-struct HubClock {
-    wall_ms: u64,
-    started: Instant,
-}
-
-impl HubClock {
-    fn start() -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-        HubClock {
-            // A clock before 1970 only makes the boundaries this process's own.
-            wall_ms: wall.map_or(0, |wall| u64::try_from(wall.as_millis()).unwrap_or(0)),
-            started: Instant::now(),
-        }
-    }
-
-    fn now_ms(&self) -> u64 {
-        let passed = u64::try_from(self.started.elapsed().as_millis());
-        self.wall_ms.saturating_add(passed.unwrap_or(u64::MAX))
-    }
-}
-
 /// The meeting point of the tasks of one connector.
 #[derive(Debug)]
 pub struct Hub {
     config: HubConfig,
-    id: Uuid,
+    /// Names this process in the tables: `<host>/<8 hexadecimal digits>`.
+    id: String,
     clock: HubClock,
     runtime: Arc<Runtime>,
     catalog: Arc<dyn Catalog>,
     tables: Mutex<BTreeMap<TableKey, Arc<TableHub>>>,
+    /// The control topic, if the tasks of all processes agree there.
+    link: Option<Arc<Link>>,
     cancel: Cancel,
-}
-
-/// The part of the hub that serves one table.
-pub struct TableHub {
-    key: TableKey,
-    coordinator: Mutex<TableCoordinator>,
-    sessions: Mutex<BTreeMap<Uuid, OutcomeSink>>,
-    wake: Notify,
-    clock: HubClock,
-    interval_ms: u64,
-}
-
-impl fmt::Debug for TableHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableHub")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Hub {
@@ -213,17 +209,35 @@ impl Hub {
         if let Some(hub) = hubs.get(&key).and_then(Weak::upgrade) {
             return hub;
         }
-        let hub = Arc::new(Hub {
-            id: Uuid::now_v7(),
-            clock: HubClock::start(),
-            runtime: Arc::clone(runtime),
-            catalog,
-            tables: Mutex::default(),
-            cancel: Cancel::default(),
-            config,
-        });
+        let hub = Hub::new(config, Arc::clone(runtime), catalog);
         hubs.insert(key, Arc::downgrade(&hub));
         hub
+    }
+
+    fn new(config: HubConfig, runtime: Arc<Runtime>, catalog: Arc<dyn Catalog>) -> Arc<Hub> {
+        let (host, id) = (host_name(), Uuid::now_v7());
+        // The upper bits of such an id are the time, which two processes may have in common.
+        let (_, random) = id.as_u64_pair();
+        Arc::new_cyclic(|hub| {
+            let settings = ChannelSettings {
+                wid: config.wid.clone(),
+                id,
+                host: host.clone(),
+                segment_ttl_ms: milliseconds(config.segment_ttl),
+            };
+            Hub {
+                id: format!("{host}/{:08x}", random & 0xffff_ffff),
+                clock: HubClock::start(),
+                runtime,
+                catalog,
+                tables: Mutex::default(),
+                link: config
+                    .over_topic
+                    .then(|| Arc::new(Link::new(Weak::clone(hub), settings))),
+                cancel: Cancel::default(),
+                config,
+            }
+        })
     }
 
     /// Returns the catalog that the hub commits to.
@@ -231,14 +245,19 @@ impl Hub {
         &self.catalog
     }
 
+    /// Returns the name that each commit of this process leaves in the table.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Returns the number of the commit interval that runs now: all tasks agree on its boundaries.
     pub fn round(&self, interval: Duration) -> u64 {
-        self.clock.now_ms() / milliseconds(interval)
+        self.clock.now_ms() / milliseconds(interval).max(1)
     }
 
     /// Returns how long the interval that runs now still lasts.
     pub fn until_next_round(&self, interval: Duration) -> Duration {
-        let interval_ms = milliseconds(interval);
+        let interval_ms = milliseconds(interval).max(1);
         Duration::from_millis(interval_ms - self.clock.now_ms() % interval_ms)
     }
 
@@ -248,35 +267,72 @@ impl Hub {
         if let Some(table) = tables.get(&key) {
             return Arc::clone(table);
         }
-        let table = Arc::new(TableHub {
-            key: key.clone(),
-            coordinator: Mutex::new(TableCoordinator::new(CoordinatorSettings {
-                block_max_ms: milliseconds(self.config.block_max),
-                ..CoordinatorSettings::with_interval(milliseconds(interval))
-            })),
-            sessions: Mutex::default(),
-            wake: Notify::new(),
-            clock: self.clock,
-            interval_ms: milliseconds(interval),
-        });
-        tables.insert(key, Arc::clone(&table));
+        let config = &self.config;
         let committer = TableCommitter::new(
             Arc::clone(&self.catalog),
-            table.key.ident.0.clone(),
-            table.key.branch.clone(),
-            self.config.wid.clone(),
-            self.config.connector.clone(),
+            key.ident.0.clone(),
+            key.branch.clone(),
+            config.wid.clone(),
+            config.connector.clone(),
         )
-        .with_hub_id(self.id.simple().to_string())
-        .with_state_bytes_max(self.config.state_bytes_max)
+        .with_hub_id(self.id.clone())
+        .with_state_bytes_max(config.state_bytes_max)
         .with_cancel(self.cancel.clone());
+        let settings = TableSettings {
+            clock: self.clock,
+            coordinator: CoordinatorSettings {
+                block_max_ms: milliseconds(config.block_max),
+                // Inside a process nobody sends a segment again.
+                held_bytes_max: match config.over_topic {
+                    true => HELD_BYTES_MAX,
+                    false => usize::MAX,
+                },
+                ..CoordinatorSettings::with_interval(milliseconds(interval))
+            },
+            ttl_ms: milliseconds(config.segment_ttl),
+            link: self.link.clone(),
+        };
+        let table = Arc::new(TableHub::new(key.clone(), committer, settings));
+        tables.insert(key, Arc::clone(&table));
         let actor = Actor {
             hub: Arc::downgrade(self),
             table: Arc::clone(&table),
-            committer,
         };
         self.runtime.handle().spawn(actor.run());
         table
+    }
+
+    fn all_tables(&self) -> impl Iterator<Item = Arc<TableHub>> {
+        let tables: Vec<Arc<TableHub>> = lock(&self.tables).values().cloned().collect();
+        tables.into_iter()
+    }
+
+    fn table_named(&self, name: &TableName) -> Option<Arc<TableHub>> {
+        let key = TableKey {
+            ident: TableIdentKey(name.ident()?),
+            branch: name.branch.clone(),
+        };
+        lock(&self.tables).get(&key).cloned()
+    }
+
+    /// Takes in what the control topic brought, and whether this process has its partition; returns
+    /// the messages to send.
+    pub(crate) fn exchange(&self, leader: bool, records: &[ChannelRecord]) -> Vec<Vec<u8>> {
+        let Some(link) = &self.link else {
+            return Vec::new();
+        };
+        let now_ms = self.clock.now_ms();
+        link.with(|channel| channel.leadership(leader, now_ms));
+        link.dispatch();
+        for record in records {
+            let age_ms = i64::try_from(record.age_ms).unwrap_or(i64::MAX);
+            link.with(|channel| channel.record(record.offset, age_ms, &record.value, now_ms));
+            link.dispatch();
+        }
+        let messages = link.with(|channel| channel.outbox(now_ms));
+        link.dispatch();
+        link.say_ignored();
+        messages
     }
 }
 
@@ -285,162 +341,9 @@ impl Drop for Hub {
         // Nobody waits for the outcomes any more; the next owner asks the tables.
         self.cancel.cancel();
         for table in lock(&self.tables).values() {
-            table.wake.notify_one();
+            table.wake();
         }
     }
-}
-
-impl TableHub {
-    /// Returns the table and branch.
-    pub fn key(&self) -> &TableKey {
-        &self.key
-    }
-
-    /// Registers where the outcomes of `session` go.
-    pub fn join(&self, session: Uuid, outcomes: OutcomeSink) {
-        lock(&self.sessions).insert(session, outcomes);
-    }
-
-    /// `session` holds rows of its segment `sequence` since interval `round`: the commit of that
-    /// interval waits for them.
-    pub fn opened(&self, session: Uuid, sequence: u64, round: u64) {
-        let since_ms = round.saturating_mul(self.interval_ms);
-        lock(&self.coordinator).opened(session, sequence, since_ms);
-    }
-
-    /// Hands a sealed segment over. An `urgent` one does not wait for the interval.
-    pub fn submit(&self, segment: Segment, urgent: bool) {
-        let (session, sequence) = (segment.session, segment.seq);
-        let now_ms = self.clock.now_ms();
-        let offer = lock(&self.coordinator).offer(segment, urgent, SEGMENT_TTL_MS, now_ms);
-        match offer {
-            Offer::Accepted | Offer::Duplicate | Offer::Held { .. } => {}
-            Offer::Done => self.answer(session, sequence, Verdict::Durable(None)),
-            Offer::Dead => self.answer(session, sequence, session_ended()),
-            Offer::Full => self.answer(session, sequence, no_room()),
-        }
-        self.wake.notify_one();
-    }
-
-    /// `session` waits for its commits: they do not wait for the interval.
-    pub fn drain(&self, session: Uuid) {
-        lock(&self.coordinator).drain(session);
-        self.wake.notify_one();
-    }
-
-    /// Forgets `session` and what it still had waiting. A commit in flight may still succeed; the
-    /// table's state tells later.
-    pub fn leave(&self, session: Uuid) {
-        lock(&self.sessions).remove(&session);
-        let dropped = lock(&self.coordinator).leave(session);
-        if dropped > 0 {
-            tracing::info!(table = %self.key.ident.0, session = %session, segments = dropped,
-                "segments dropped with their session; their files stay for the orphan job");
-        }
-        self.wake.notify_one();
-    }
-
-    fn answer(&self, session: Uuid, sequence: u64, verdict: Verdict) {
-        if let Some(outcomes) = lock(&self.sessions).get(&session) {
-            outcomes(Outcome {
-                session,
-                table: self.key.clone(),
-                sequence,
-                verdict,
-            });
-        }
-    }
-}
-
-fn session_ended() -> Verdict {
-    Verdict::Rejected("its session was rejected".to_owned())
-}
-
-fn no_room() -> Verdict {
-    Verdict::Rejected("too many segments wait for their commit".to_owned())
-}
-
-/// The loop that commits one table.
-struct Actor {
-    hub: Weak<Hub>,
-    table: Arc<TableHub>,
-    committer: TableCommitter,
-}
-
-impl Actor {
-    async fn run(self) {
-        loop {
-            let now_ms = self.table.clock.now_ms();
-            let next = lock(&self.table.coordinator).poll(now_ms);
-            match next {
-                Next::Commit(batch) => self.commit(&batch).await,
-                Next::Tell(news) => self.tell(news),
-                // Without a hub nobody waits for outcomes any more.
-                Next::Wait { .. } if self.hub.strong_count() == 0 => return,
-                Next::Wait { until_ms } => self.wait(now_ms, until_ms).await,
-            }
-        }
-    }
-
-    async fn wait(&self, now_ms: u64, until_ms: Option<u64>) {
-        let woken = self.table.wake.notified();
-        let Some(until_ms) = until_ms else {
-            return woken.await;
-        };
-        let pause = Duration::from_millis(until_ms.saturating_sub(now_ms));
-        // Whatever ends the wait, the coordinator is asked again.
-        let _ = tokio::time::timeout(pause, woken).await;
-    }
-
-    async fn commit(&self, batch: &[Segment]) {
-        let outcomes = self.committer.commit(batch.to_vec()).await;
-        let refused = outcomes.iter().find_map(|(_, outcome)| match outcome {
-            SegmentOutcome::Blocked(reason) => Some(reason),
-            _ => None,
-        });
-        if let Some(reason) = refused {
-            tracing::warn!(table = %self.table.key.ident.0, reason = %reason.report(),
-                "the table refuses commits; its offsets wait");
-        }
-        let now_ms = self.table.clock.now_ms();
-        let news = lock(&self.table.coordinator).settle(batch, outcomes, now_ms);
-        self.tell(news);
-    }
-
-    fn tell(&self, news: Vec<Told>) {
-        for told in news {
-            let verdict = self.verdict(told.verdict);
-            self.table.answer(told.session, told.seq, verdict);
-        }
-    }
-
-    fn verdict(&self, verdict: coordinator::Verdict) -> Verdict {
-        match verdict {
-            coordinator::Verdict::Durable { snapshot_id } => {
-                let latest = snapshot_id.and_then(|_| self.committer.latest());
-                Verdict::Durable(latest.map(Box::new))
-            }
-            coordinator::Verdict::Rejected(reason) => Verdict::Rejected(reason.to_string()),
-            coordinator::Verdict::Expired => {
-                Verdict::Rejected("it waited for its commit for too long".to_owned())
-            }
-            coordinator::Verdict::Fenced { epoch } => Verdict::Failed(
-                SinkError::fatal(
-                    "WRITER_FENCED",
-                    "the table's offsets were reset after this task started; restart the task",
-                )
-                .with("table", &self.table.key.ident.0)
-                .with("epoch", epoch),
-            ),
-            coordinator::Verdict::Failed(error) => Verdict::Failed(error),
-        }
-    }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis())
-        .unwrap_or(u64::MAX)
-        .max(1)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

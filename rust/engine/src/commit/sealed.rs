@@ -8,17 +8,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::channel::RemoteSegment;
-use frazil_core::control::message::{ManifestRef, Ranges, SegmentMessage};
+use frazil_core::control::message::{ManifestRef, Ranges};
 use frazil_core::control::segment::{SealedManifest, Segment};
 use frazil_core::{ErrorKind, SinkError};
 use iceberg::spec::{Manifest, ManifestStatus, TableMetadata};
 use sha2::{Digest, Sha256};
 
+use super::avro;
 use super::manifest::{
     RANGES, RANGES_DIGEST, SEQUENCE, SESSION, TABLE_UUID, WID, build, metadata_location,
 };
-use super::avro;
 use crate::catalog::LoadedTable;
 
 /// Bytes of a manifest that is read for another process.
@@ -47,9 +48,6 @@ impl From<SinkError> for Unsealed {
 
 /// Rebuilds the segment of `remote`, which writer `wid` has sealed for the table `loaded`.
 ///
-/// A segment for another table of that name comes back without files: its commit is refused, because
-/// of the table's UUID, and that is what its session has to hear.
-///
 /// # Errors
 ///
 /// Why it cannot be.
@@ -59,6 +57,12 @@ pub async fn read_sealed(
     remote: &RemoteSegment,
 ) -> Result<Segment, Unsealed> {
     let message = &remote.message;
+    let now = loaded.metadata.uuid();
+    if message.uuid != now {
+        return Err(Unsealed::Lost(
+            RejectReason::TableReplaced { now }.to_string(),
+        ));
+    }
     let mut segment = Segment {
         session: remote.session,
         seq: message.seq,
@@ -73,13 +77,11 @@ pub async fn read_sealed(
         rows: 0,
         bytes: message.bytes,
     };
-    if message.uuid != loaded.metadata.uuid() {
-        return Ok(segment);
-    }
     let mut ranges = message.ranges.clone();
     for manifest in &message.manifests {
         let bytes = fetch(loaded, manifest).await?;
-        let said = avro::metadata(&bytes).ok_or(Unsealed::Forged("its manifest is no Avro file"))?;
+        let said =
+            avro::metadata(&bytes).ok_or(Unsealed::Forged("its manifest is no Avro file"))?;
         let stated = stated_ranges(wid, remote, &said)?;
         if ranges.is_none() {
             ranges = stated;
@@ -100,17 +102,23 @@ async fn fetch(loaded: &LoadedTable, manifest: &ManifestRef) -> Result<bytes::By
     let metadata = &loaded.metadata;
     let own = format!("{}/metadata", metadata.location().trim_end_matches('/'));
     if !is_below(&manifest.path, &metadata_location(metadata)) && !is_below(&manifest.path, &own) {
-        return Err(Unsealed::Forged("its manifest is not among the table's metadata"));
+        return Err(Unsealed::Forged(
+            "its manifest is not among the table's metadata",
+        ));
     }
     if manifest.len > MANIFEST_BYTES_MAX {
         return Err(Unsealed::Forged("its manifest is too long"));
     }
-    let changed = || Unsealed::Lost(format!("manifest `{}` is gone or was changed", manifest.path));
+    let changed = || {
+        Unsealed::Lost(format!(
+            "manifest `{}` is gone or was changed",
+            manifest.path
+        ))
+    };
     let bytes = match loaded.storage.get(&manifest.path).await {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::Retriable => return Err(error.into()),
-        Err(error) if error.code() == "STORAGE_FORBIDDEN" => return Err(Unsealed::Failed(error)),
-        Err(_) => return Err(changed()),
+        Err(error) if error.code() == "STORAGE_NOT_FOUND" => return Err(changed()),
+        Err(error) => return Err(Unsealed::Failed(error)),
     };
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     match bytes.len() as u64 == manifest.len && digest == manifest.sha256 {
@@ -131,23 +139,27 @@ fn stated_ranges(
         (SESSION, remote.session.to_string()),
         (SEQUENCE, remote.message.seq.to_string()),
     ];
-    if expected.iter().any(|(key, value)| said.get(*key) != Some(value)) {
+    if expected
+        .iter()
+        .any(|(key, value)| said.get(*key) != Some(value))
+    {
         return Err(Unsealed::Forged("its manifest belongs to another segment"));
     }
     match said.get(RANGES).map(|text| Ranges::from_text(text)) {
-        Some(None) => Err(Unsealed::Forged("the offsets in its manifest are malformed")),
+        Some(None) => Err(Unsealed::Forged(
+            "the offsets in its manifest are malformed",
+        )),
         stated => Ok(stated.flatten()),
     }
 }
 
-fn check_digest(
-    said: &BTreeMap<String, String>,
-    ranges: Option<&Ranges>,
-) -> Result<(), Unsealed> {
+fn check_digest(said: &BTreeMap<String, String>, ranges: Option<&Ranges>) -> Result<(), Unsealed> {
     let digest = ranges.map(Ranges::digest);
     match digest.is_some() && said.get(RANGES_DIGEST) == digest.as_ref() {
         true => Ok(()),
-        false => Err(Unsealed::Forged("its offsets are not those of its manifest")),
+        false => Err(Unsealed::Forged(
+            "its offsets are not those of its manifest",
+        )),
     }
 }
 
@@ -160,12 +172,19 @@ async fn rebuild(
     let metadata = &loaded.metadata;
     let spec = metadata
         .partition_spec_by_id(announced.spec_id)
-        .ok_or_else(|| Unsealed::Lost(format!("partition spec {} is not in the table any more", announced.spec_id)))?;
+        .ok_or_else(|| {
+            Unsealed::Lost(format!(
+                "partition spec {} is not in the table any more",
+                announced.spec_id
+            ))
+        })?;
     let parsed = Manifest::parse_avro(bytes);
     let (entries, own) = parsed
         .map_err(|_| Unsealed::Forged("its manifest cannot be read"))?
         .into_parts();
-    if own.partition_spec.spec_id() != announced.spec_id || own.partition_spec.fields() != spec.fields() {
+    if own.partition_spec.spec_id() != announced.spec_id
+        || own.partition_spec.fields() != spec.fields()
+    {
         return Err(Unsealed::Forged("its manifest has another partition spec"));
     }
     let mut files = Vec::with_capacity(entries.len());
@@ -175,15 +194,25 @@ async fn rebuild(
             return Err(Unsealed::Forged("its manifest is that of a commit"));
         }
         if !is_data_path(metadata, file.file_path()) {
-            return Err(Unsealed::Lost("its files are not below the table's data location".to_owned()));
+            return Err(Unsealed::Lost(
+                "its files are not below the table's data location".to_owned(),
+            ));
         }
         files.push(file.clone());
     }
-    let rows = files.iter().try_fold(0u64, |rows, file| rows.checked_add(file.record_count()));
+    let rows = files
+        .iter()
+        .try_fold(0u64, |rows, file| rows.checked_add(file.record_count()));
     if rows != Some(announced.rows) || files.len() as u64 != announced.files {
         return Err(Unsealed::Forged("its manifest has other counts"));
     }
-    let built = build(metadata.format_version(), Arc::clone(&own.schema), spec, files).await?;
+    let built = build(
+        metadata.format_version(),
+        Arc::clone(&own.schema),
+        spec,
+        files,
+    )
+    .await?;
     let mut manifest = built.manifest;
     manifest.manifest_path = announced.path.clone();
     manifest.manifest_length = bytes.len() as i64;
@@ -202,7 +231,9 @@ fn is_data_path(metadata: &TableMetadata, path: &str) -> bool {
         "write.object-storage.path",
         "write.folder-storage.path",
     ];
-    let named = PLACES.iter().filter_map(|key| metadata.properties().get(*key));
+    let named = PLACES
+        .iter()
+        .filter_map(|key| metadata.properties().get(*key));
     is_below(path, metadata.location()) || named.into_iter().any(|place| is_below(path, place))
 }
 
@@ -211,11 +242,6 @@ fn is_below(path: &str, directory: &str) -> bool {
         .is_some_and(|rest| {
             rest.starts_with('/') && !rest.split('/').any(|part| part == "." || part == "..")
         })
-}
-
-/// Returns what a log line may say of a message: nothing of what its sender could have made up.
-pub(crate) fn described(message: &SegmentMessage) -> String {
-    format!("{} manifests, segment {}", message.manifests.len(), message.seq)
 }
 
 #[cfg(test)]
