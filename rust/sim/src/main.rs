@@ -3,6 +3,8 @@
 mod catalog;
 mod check;
 mod faults;
+#[cfg(feature = "mutation")]
+mod gate;
 mod group;
 mod hub;
 mod names;
@@ -19,7 +21,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
 
-use lexopt::prelude::{Long, ValueExt};
+use lexopt::prelude::{Long, Value, ValueExt};
 use names::Names;
 use world::{Outcome, Switches, World};
 
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
 fn dispatch() -> Result<bool, String> {
     let mut parser = lexopt::Parser::from_env();
     let (mut from, mut seeds, mut one, mut trace, mut steps) = (0, 0, None, false, None);
+    let (mut mutants, mut words) = (false, Vec::new());
     let text = |error: lexopt::Error| error.to_string();
     while let Some(argument) = parser.next().map_err(text)? {
         let number =
@@ -47,10 +50,15 @@ fn dispatch() -> Result<bool, String> {
             Long("seed") => one = Some(number(&mut parser).map_err(text)?),
             Long("steps") => steps = Some(number(&mut parser).map_err(text)?),
             Long("trace") => trace = true,
+            Long("mutants") => mutants = true,
+            Value(name) => words.push(name.string().map_err(text)?),
             other => return Err(other.unexpected().to_string()),
         }
     }
     let names = Rc::new(Names::new());
+    if mutants {
+        return without_rules(&names, &words, seeds);
+    }
     if let Some(seed) = one {
         let outcome = World::new(seed, Switches::default(), &names, trace).run(steps);
         println!("seed {seed}: {outcome:?}");
@@ -79,4 +87,14 @@ fn dispatch() -> Result<bool, String> {
         total as f64 / seconds
     );
     Ok(failed == 0)
+}
+
+#[cfg(feature = "mutation")]
+fn without_rules(names: &Rc<Names>, only: &[String], seeds: u64) -> Result<bool, String> {
+    Ok(gate::run(names, only, seeds))
+}
+
+#[cfg(not(feature = "mutation"))]
+fn without_rules(_: &Rc<Names>, _: &[String], _: u64) -> Result<bool, String> {
+    Err("rules can be switched off in a build with the feature `mutation` only".to_owned())
 }
