@@ -111,6 +111,8 @@ pub(crate) struct Ledger {
     configs_seen: usize,
     /// `told[session][table]`: segments that the session has taken for durable.
     told: Vec<[u64; TABLES]>,
+    /// Commits that were applied.
+    pub(crate) commits: u64,
     pub(crate) violation: Option<Violation>,
 }
 
@@ -229,6 +231,7 @@ impl Ledger {
                 ),
             );
         }
+        self.commits += 1;
         for index in now.files {
             self.add_file(plan, &mut files[*index], *index, now);
         }

@@ -7,10 +7,14 @@
 use std::rc::Rc;
 
 use frazil_core::rules::{Rule, without};
+use lexopt::prelude::{Long, Value, ValueExt};
 
 use crate::check::Violation;
 use crate::names::Names;
 use crate::world::{Switches, World};
+
+/// Seeds within which a checker has to notice.
+const SEEDS: u64 = 4_000;
 
 /// A rule to switch off, and by what it may be noticed.
 struct Mutant {
@@ -37,16 +41,51 @@ const fn core(name: &'static str, says: &'static str, rules: &'static [Rule]) ->
     }
 }
 
+/// No mutant: what the gate sees must come of the rule that is off.
+const WHOLE: Mutant = core("", "", &[]);
+
 const MUTANTS: [Mutant; 20] = [
-    core("R1", "offsets are judged on another table than the request asserts", &[Rule::OneBase]),
-    core("R2", "a segment passes an earlier one of its session", &[Rule::SessionOrder]),
+    core(
+        "R1",
+        "offsets are judged on another table than the request asserts",
+        &[Rule::OneBase],
+    ),
+    core(
+        "R2",
+        "a segment passes an earlier one of its session",
+        &[Rule::SessionOrder],
+    ),
     core("R3", "a claim without rows moves T", &[Rule::RowsOnly]),
-    core("R4", "sealed before dead letters are acknowledged", &[Rule::DeadLettersFirst]),
-    core("R5", "W follows what was read, not what is durable", &[Rule::DurableOffset]),
-    core("R6", "an outcome counts for whatever is oldest", &[Rule::OutcomeNamed]),
-    core("R7", "the epoch is read anew with each table", &[Rule::EpochFixed]),
-    core("R8", "equality deletes share a snapshot", &[Rule::DeletesAlone]),
-    core("R9+R2", "segments in any order", &[Rule::SegmentOrder, Rule::SessionOrder]),
+    core(
+        "R4",
+        "sealed before dead letters are acknowledged",
+        &[Rule::DeadLettersFirst],
+    ),
+    core(
+        "R5",
+        "W follows what was read, not what is durable",
+        &[Rule::DurableOffset],
+    ),
+    core(
+        "R6",
+        "an outcome counts for whatever is oldest",
+        &[Rule::OutcomeNamed],
+    ),
+    core(
+        "R7",
+        "the epoch is read anew with each table",
+        &[Rule::EpochFixed],
+    ),
+    core(
+        "R8",
+        "equality deletes share a snapshot",
+        &[Rule::DeletesAlone],
+    ),
+    core(
+        "R9+R2",
+        "segments in any order",
+        &[Rule::SegmentOrder, Rule::SessionOrder],
+    ),
     Mutant {
         name: "R10",
         says: "the files of a session that starts over are deleted",
@@ -95,41 +134,78 @@ const MUTANTS: [Mutant; 20] = [
         },
     },
     core("max in T'", "T goes back", &[Rule::NeverBack]),
-    core("T <= lo", "rows that the table has are committed again", &[Rule::BoundTest]),
-    core("resolve", "an unclear answer is taken for a refusal", &[Rule::Resolve]),
-    core("R5+R16", "W follows what was read, whatever is pending", &[
-        Rule::DurableOffset,
-        Rule::FrozenRewind,
-    ]),
+    core(
+        "T <= lo",
+        "rows that the table has are committed again",
+        &[Rule::BoundTest],
+    ),
+    core(
+        "resolve",
+        "an unclear answer is taken for a refusal",
+        &[Rule::Resolve],
+    ),
+    core(
+        "R5+R16",
+        "W follows what was read, whatever is pending",
+        &[Rule::DurableOffset, Rule::FrozenRewind],
+    ),
 ];
 
-/// Runs every mutant (or those with a name in `only`) until a checker notices, at most `seeds` seeds
-/// each. Returns whether all were noticed.
-pub(crate) fn run(names: &Rc<Names>, only: &[String], seeds: u64) -> bool {
-    let mut missed = 0;
-    for mutant in MUTANTS.iter() {
-        if !only.is_empty() && !only.iter().any(|name| name == mutant.name) {
-            continue;
-        }
-        match noticed(names, mutant, seeds) {
-            Some((seed, violation)) => println!(
-                "{:10} {:62} seen by {} in seed {seed}",
-                mutant.name, mutant.says, violation.rule
-            ),
-            None => {
-                missed += 1;
-                println!("{:10} {:62} NOT SEEN in {seeds} seeds", mutant.name, mutant.says);
+/// Runs what the command line names, or every mutant.
+pub(crate) fn main() -> Result<bool, String> {
+    let mut parser = lexopt::Parser::from_env();
+    let (mut seeds, mut only) = (SEEDS, Vec::new());
+    let text = |error: lexopt::Error| error.to_string();
+    while let Some(argument) = parser.next().map_err(text)? {
+        match argument {
+            Long("seeds") => {
+                seeds = parser
+                    .value()
+                    .and_then(|value| value.parse())
+                    .map_err(text)?
             }
+            Value(name) => only.push(name.string().map_err(text)?),
+            other => return Err(other.unexpected().to_string()),
         }
     }
-    missed == 0
+    let chosen = |mutant: &&Mutant| only.is_empty() || only.iter().any(|name| name == mutant.name);
+    let mutants: Vec<&Mutant> = MUTANTS.iter().filter(chosen).collect();
+    if mutants.is_empty() {
+        return Err("there is no such rule".to_owned());
+    }
+    let names = Rc::new(Names::new());
+    if let Some((seed, violation)) = noticed(&names, &WHOLE, 200) {
+        return Err(format!("seed {seed} fails with all rules: {violation:?}"));
+    }
+    let missed = mutants
+        .iter()
+        .filter(|mutant| !is_seen(&names, mutant, seeds));
+    Ok(missed.count() == 0)
+}
+
+/// Runs one mutant until a checker notices, at most `seeds` seeds.
+fn is_seen(names: &Rc<Names>, mutant: &Mutant, seeds: u64) -> bool {
+    let (name, says) = (mutant.name, mutant.says);
+    match noticed(names, mutant, seeds) {
+        Some((seed, violation)) => {
+            let Violation { rule, what } = violation;
+            println!("{name:10} {says}: seen by {rule} in seed {seed} ({what})");
+            true
+        }
+        None => {
+            println!("{name:10} {says}: NOT SEEN in {seeds} seeds");
+            false
+        }
+    }
 }
 
 fn noticed(names: &Rc<Names>, mutant: &Mutant, seeds: u64) -> Option<(u64, Violation)> {
     (0..seeds).find_map(|seed| {
         let world = World::new(seed, mutant.switches, names, false);
         let outcome = without(mutant.rules, || world.run(None));
-        let violation = outcome.violation.filter(|violation| violation.rule != "S24")?;
+        let violation = outcome
+            .violation
+            .filter(|violation| violation.rule != "S24")?;
         Some((seed, violation))
     })
 }

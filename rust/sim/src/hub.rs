@@ -21,8 +21,8 @@ use crate::names::{identity, session_index};
 use crate::native::Inbound;
 use crate::rng::Rng;
 use crate::say;
-use crate::wire::{self, PRODUCER_MS};
 use crate::swarm::TABLES;
+use crate::wire::{self, PRODUCER_MS};
 use crate::world::{InFlight, Stage, World};
 
 /// How long a segment may wait for its commit.

@@ -116,7 +116,10 @@ pub(crate) fn join_topic(w: &World, process: usize, hub_id: u32) -> Option<Box<E
 }
 
 fn table_name(w: &World, table: usize) -> TableName {
-    TableName::new(&w.names.tables[table], BRANCHES[w.plan.tables[table].branch])
+    TableName::new(
+        &w.names.tables[table],
+        BRANCHES[w.plan.tables[table].branch],
+    )
 }
 
 /// A session begins.
@@ -127,7 +130,8 @@ pub(crate) fn join(w: &mut World, process: usize, session: Uuid, (task, epoch): 
     for table in 0..w.plan.tables.len() {
         let interval_ms = w.plan.tables[table].interval_ms;
         let name = table_name(w, table);
-        end.channel.join(session, task as u32, epoch, name, interval_ms);
+        end.channel
+            .join(session, task as u32, epoch, name, interval_ms);
     }
     w.processes[process].end = Some(end);
 }
@@ -166,12 +170,7 @@ pub(crate) fn submit(
 }
 
 /// Tells a session what a coordinator of `process` decided. Returns it when there is no channel.
-pub(crate) fn tell(
-    w: &mut World,
-    hub: &mut Hub,
-    table: usize,
-    told: Told,
-) -> Option<Told> {
+pub(crate) fn tell(w: &mut World, hub: &mut Hub, table: usize, told: Told) -> Option<Told> {
     let Some(mut end) = w.processes[hub.process].end.take() else {
         return Some(told);
     };
@@ -218,14 +217,23 @@ pub(crate) fn step(w: &mut World, process: usize) -> bool {
         let record = w.topic.log[(end.position - w.topic.first) as usize].clone();
         // By a clock that nobody sets: a jump would make all records too old, or none.
         let age_ms = (w.now_ms - record.written_ms) as i64;
-        say!(w, "process {process} reads record {} of age {age_ms}; ignored {:?}", end.position, end.channel.ignored());
-        end.channel.record(end.position, age_ms, &record.bytes, now_ms);
+        say!(
+            w,
+            "process {process} reads record {} of age {age_ms}; ignored {:?}",
+            end.position,
+            end.channel.ignored()
+        );
+        end.channel
+            .record(end.position, age_ms, &record.bytes, now_ms);
         end.position += 1;
         w.dispatched();
         pump(w, process, end);
         return true;
     }
-    let worked = end.channel.outbox_at_ms().is_some_and(|at_ms| at_ms <= now_ms);
+    let worked = end
+        .channel
+        .outbox_at_ms()
+        .is_some_and(|at_ms| at_ms <= now_ms);
     if worked {
         w.dispatched();
         for bytes in end.channel.outbox(now_ms) {
@@ -239,12 +247,21 @@ pub(crate) fn step(w: &mut World, process: usize) -> bool {
 fn send(w: &mut World, process: usize, bytes: &[u8]) {
     let canary = CANARY.as_bytes();
     if bytes.windows(canary.len()).any(|window| window == canary) {
-        w.ledger.violated("S26", "a secret is in a message".to_owned());
+        w.ledger
+            .violated("S26", "a secret is in a message".to_owned());
     }
     if w.tracing {
         let text = String::from_utf8_lossy(bytes);
-        let about = |key: &str| text.find(key).map_or("", |at| &text[at..(at + 24).min(text.len())]);
-        say!(w, "process {process} sends {} {}", about("\"type\""), about("\"seq\""));
+        let about = |key: &str| {
+            text.find(key)
+                .map_or("", |at| &text[at..(at + 24).min(text.len())])
+        };
+        say!(
+            w,
+            "process {process} sends {} {}",
+            about("\"type\""),
+            about("\"seq\"")
+        );
     }
     let record = Record {
         written_ms: w.now_ms,
@@ -257,7 +274,9 @@ fn send(w: &mut World, process: usize, bytes: &[u8]) {
 pub(crate) fn write(w: &mut World) -> bool {
     let first = w.rng.index(w.topic.sent.len());
     let processes = (0..w.topic.sent.len()).map(|turn| (first + turn) % w.topic.sent.len());
-    let waiting = processes.into_iter().find(|process| !w.topic.sent[*process].is_empty());
+    let waiting = processes
+        .into_iter()
+        .find(|process| !w.topic.sent[*process].is_empty());
     let Some(process) = waiting else {
         return false;
     };
@@ -313,7 +332,13 @@ fn pump_with(w: &mut World, hub: &mut Hub, end: &mut End) {
                 segment,
                 urgent,
                 expires_in_ms,
-            } => offer(w, hub, end, Segment::clone(&segment), (urgent, expires_in_ms)),
+            } => offer(
+                w,
+                hub,
+                end,
+                Segment::clone(&segment),
+                (urgent, expires_in_ms),
+            ),
             Event::Remote(remote) => offer_remote(w, hub, end, *remote),
             Event::Drain { session } => hub.drain_all(session),
             Event::Leave { session } => hub.leave(session),
@@ -330,8 +355,12 @@ fn pump_with(w: &mut World, hub: &mut Hub, end: &mut End) {
 /// Checks a segment of another process, as its manifests are, and offers it.
 fn offer_remote(w: &mut World, hub: &mut Hub, end: &mut End, remote: RemoteSegment) {
     let message = remote.message;
-    let Some(ident) = message.table.ident() else { return };
-    let Some(table) = w.names.table(&ident) else { return };
+    let Some(ident) = message.table.ident() else {
+        return;
+    };
+    let Some(table) = w.names.table(&ident) else {
+        return;
+    };
     let session = session_index(remote.session);
     let Some(file) = w.file_at(session, table, message.seq) else {
         return;
@@ -341,12 +370,21 @@ fn offer_remote(w: &mut World, hub: &mut Hub, end: &mut End, remote: RemoteSegme
             reason: "a manifest is gone".to_owned(),
         };
         hub.leave(remote.session);
-        return end.channel.answer(remote.session, message.table, message.seq, answer);
+        return end
+            .channel
+            .answer(remote.session, message.table, message.seq, answer);
     }
     let manifests = message
         .manifests
         .iter()
-        .map(|sealed| manifest(file, sealed.spec_id, sealed.rows, sealed.path.ends_with("-d.avro")))
+        .map(|sealed| {
+            manifest(
+                file,
+                sealed.spec_id,
+                sealed.rows,
+                sealed.path.ends_with("-d.avro"),
+            )
+        })
         .collect();
     let Some(ranges) = message.ranges else { return };
     let segment = Segment {

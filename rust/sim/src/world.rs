@@ -151,6 +151,7 @@ pub(crate) struct Outcome {
     pub(crate) hash: u64,
     pub(crate) redone: u64,
     pub(crate) rejected: u64,
+    pub(crate) commits: u64,
     pub(crate) violation: Option<Violation>,
 }
 
@@ -423,6 +424,7 @@ impl World {
             hash: self.hash,
             redone: self.redone,
             rejected: self.rejected,
+            commits: self.ledger.commits,
             violation: self.ledger.violation,
         }
     }
