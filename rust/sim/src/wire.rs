@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use frazil_core::SinkError;
 use frazil_core::control::channel::{Channel, ChannelSettings, Event, RemoteSegment};
 use frazil_core::control::coordinator::{Offer, Told, Verdict as Decided};
 use frazil_core::control::message::{Answer, TableName};
@@ -443,10 +444,13 @@ fn heard(w: &mut World, process: usize, session: Uuid, table: &TableName, told: 
         Answer::Rejected { reason } => Verdict::Rejected(reason),
         Answer::Expired => Verdict::Expired,
         Answer::Fenced { epoch } => Verdict::Fenced { epoch },
-        Answer::Blocked { reason } => Verdict::Blocked(reason),
+        Answer::Blocked { reason } => {
+            Verdict::Failed(SinkError::fatal("TABLE_BLOCKED", reason).into())
+        }
         Answer::Missing => return,
     };
     let session = session_index(session);
+    say!(w, "process {process} hears of session {session} t{table} seq {}: {verdict:?}", told.0);
     let inbound = Inbound::Outcome {
         session,
         table,
