@@ -20,21 +20,21 @@ mod rows;
 mod sealing;
 mod table;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
 use frazil_core::control::writer::WriterProgress;
-use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
+use frazil_core::wire::{Effects, Request, SchemaRegistry};
 use frazil_core::{ErrorKind, Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
 use crate::hub::{Hub, HubConfig, Outcome};
-use crate::logs::{self, Severity};
+use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
 use outcomes::Redo;
@@ -199,6 +199,7 @@ impl Inner {
             runtime,
             catalog,
             inbox: sender,
+            topic_ids: RefCell::default(),
             waits_until: Cell::new(Instant::now() + PUT_WAIT),
         };
         for table in &tables {
@@ -269,6 +270,23 @@ impl Inner {
                         .extend(durable.map(|durable| (partition, durable)));
                 }
             }
+            Request::TopicIds(ids) => {
+                let mut known = self.context.topic_ids.borrow_mut();
+                let changed = ids.into_iter().fold(false, |changed, (topic, id)| {
+                    let before = known.insert(topic, id);
+                    changed || before.is_some_and(|before| before != id)
+                });
+                drop(known);
+                // What is held, and what is known of the tables' offsets, is of another topic.
+                if changed {
+                    self.start_over_later(Redo::Returned);
+                }
+            }
+            Request::AlterOffsets(_) | Request::Epoch => {
+                return Err(SinkError::internal(
+                    "a request of the connector was sent to a task's handle",
+                ));
+            }
             Request::Cancel => {
                 self.failed.get_or_insert((
                     ErrorKind::Fatal,
@@ -293,12 +311,7 @@ impl Inner {
             .min()
             .unwrap_or(TICK_MAX);
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
-        let (lines, dropped) = logs::drain();
-        let lines = lines
-            .into_iter()
-            .map(|line| (level(line.severity), line.text));
-        effects.log.extend(lines);
-        effects.log_dropped = dropped;
+        logs::drain_into(effects);
     }
 
     fn close(&mut self) {
@@ -327,13 +340,5 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Of a session that nobody closed, too, the hub has to forget the rows it waits for.
         self.abandon();
-    }
-}
-
-fn level(severity: Severity) -> LogLevel {
-    match severity {
-        Severity::Error => LogLevel::Error,
-        Severity::Warn => LogLevel::Warn,
-        Severity::Info => LogLevel::Info,
     }
 }

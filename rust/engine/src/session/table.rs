@@ -5,7 +5,7 @@
 //! closes the open files first; the segment goes on over both. Once rows are missing, or may be,
 //! the table is *spoiled*: nothing is sealed before the session has started over.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +45,8 @@ pub(crate) struct SessionContext {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) inbox: mpsc::UnboundedSender<Inbound>,
+    /// The ids of the source topics, as far as they are known.
+    pub(crate) topic_ids: RefCell<BTreeMap<Arc<str>, Uuid>>,
     /// When this put has waited long enough for others.
     pub(crate) waits_until: Cell<Instant>,
 }
@@ -257,10 +259,12 @@ impl TableSlot {
         };
         for run in frame.runs() {
             if progress.bound(self.index, &run.partition).is_none() {
+                let ids = context.topic_ids.borrow();
+                let id = ids.get(&run.partition.topic).copied();
                 let bound = open
                     .state
                     .as_ref()
-                    .and_then(|state| state.bound(&run.partition));
+                    .and_then(|state| state.bound_of(&run.partition, id));
                 progress.set_bound(self.index, &run.partition, bound);
             }
         }
@@ -546,6 +550,8 @@ impl TableSlot {
             loaded: open.loaded.clone(),
             wid: context.config.wid.clone(),
             branch: self.config.branch.clone(),
+            epoch: context.config.control.epoch,
+            topic_ids: context.topic_ids.borrow().clone(),
             rows,
             sealed,
         };
