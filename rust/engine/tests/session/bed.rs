@@ -18,7 +18,7 @@ use frazil_engine::admin::Admin;
 use frazil_engine::catalog::{self, Catalog, CommitOutcome, LoadedTable, TableCommit};
 use frazil_engine::commit::manifests_of;
 use frazil_engine::runtime::Runtime;
-use iceberg::spec::DataFile;
+use iceberg::spec::{DataFile, SnapshotReference, SnapshotRetention};
 use iceberg::{TableIdent, TableUpdate};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tempfile::TempDir;
@@ -93,7 +93,6 @@ impl Bed {
 
     /// Sets (`Some`) or removes a table property, as a person would.
     pub(crate) fn set_property(&self, table: &str, key: &str, value: Option<&str>) {
-        let loaded = self.load(table);
         let update = match value {
             Some(value) => TableUpdate::SetProperties {
                 updates: [(key.to_owned(), value.to_owned())].into(),
@@ -102,6 +101,36 @@ impl Bed {
                 removals: vec![key.to_owned()],
             },
         };
+        self.change(table, update);
+    }
+
+    /// Makes the oldest snapshot the head of the main branch again, as a person would.
+    pub(crate) fn roll_back(&self, table: &str) {
+        let metadata = self.load(table).metadata;
+        let mut snapshots: Vec<_> = metadata.snapshots().collect();
+        snapshots.sort_by_key(|snapshot| snapshot.sequence_number());
+        let oldest = snapshots[0].snapshot_id();
+        let retention = SnapshotRetention::branch(None, None, None);
+        self.change(
+            table,
+            TableUpdate::SetSnapshotRef {
+                ref_name: "main".to_owned(),
+                reference: SnapshotReference::new(oldest, retention),
+            },
+        );
+    }
+
+    /// Takes every snapshot and its rows away.
+    pub(crate) fn forget_snapshots(&self, table: &str) {
+        let metadata = self.load(table).metadata;
+        let snapshot_ids = metadata.snapshots().map(|s| s.snapshot_id()).collect();
+        let ref_name = "main".to_owned();
+        self.change(table, TableUpdate::RemoveSnapshotRef { ref_name });
+        self.change(table, TableUpdate::RemoveSnapshots { snapshot_ids });
+    }
+
+    fn change(&self, table: &str, update: TableUpdate) {
+        let loaded = self.load(table);
         let commit = TableCommit {
             requirements: vec![],
             updates: vec![update],

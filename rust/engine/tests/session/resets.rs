@@ -1,11 +1,31 @@
 //! Offset resets: what tasks of before and after write.
 
+use std::time::{Duration, Instant};
+
+use frazil_core::SinkError;
 use frazil_core::commit::anchor::{Anchor, anchor_key};
 use frazil_core::commit::recover::{state_of, stored_state_of};
+
+use frazil_core::commit::state::property_key;
+use frazil_core::wire::{LogLevel, Request};
+use frazil_engine::admin::Repair;
+use uuid::Uuid;
 
 use crate::bed::{Bed, Task, p};
 
 const TABLE: &str = "db.orders";
+
+/// Lets time pass until the task fails.
+fn until_failed(task: &Task) -> SinkError {
+    let limit = Instant::now() + Duration::from_secs(40);
+    loop {
+        match task.control(&Request::Tick) {
+            Ok(_) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => return error,
+        }
+        assert!(Instant::now() < limit, "the task lives");
+    }
+}
 
 fn ends(task: Task) {
     task.session.close();
@@ -100,13 +120,7 @@ fn a_task_from_before_a_reset_is_stopped() {
     assert_eq!(bed.ids(TABLE), [0, 1, 2]);
     assert_eq!(bed.admin().reset([]).unwrap(), 1);
     zombie.revoke(&[0]);
-    let error = loop {
-        match zombie.control(&frazil_core::wire::Request::Tick) {
-            Ok(_) => std::thread::sleep(std::time::Duration::from_millis(20)),
-            Err(error) => break error,
-        }
-    };
-    assert_eq!(error.code(), "WRITER_FENCED");
+    assert_eq!(until_failed(&zombie).code(), "WRITER_FENCED");
     for table in [TABLE, "db.more"] {
         assert_eq!(bed.ids(table), [0, 1, 2], "{table}");
     }
@@ -118,12 +132,7 @@ fn a_task_from_before_a_reset_is_stopped() {
     let refused = stale.try_orders(0, 0..5).err();
     let refused = refused.unwrap_or_else(|| {
         stale.revoke(&[0]);
-        loop {
-            match stale.control(&frazil_core::wire::Request::Tick) {
-                Ok(_) => std::thread::sleep(std::time::Duration::from_millis(20)),
-                Err(error) => break error,
-            }
-        }
+        until_failed(&stale)
     });
     assert_eq!(refused.code(), "WRITER_FENCED");
     assert_eq!(bed.ids(TABLE), twice(0..3, 0..4));
@@ -175,4 +184,143 @@ fn a_catalog_that_does_not_answer_is_an_error_and_never_epoch_0() {
     assert_eq!(error.kind(), frazil_core::ErrorKind::Retriable, "{error:?}");
     drop(lock);
     assert_eq!(admin.epoch().unwrap(), 1);
+}
+
+fn written(bed: &Bed, ends_at: &[i64]) {
+    let mut from = 0;
+    for end in ends_at {
+        let task = bed.task_of_now();
+        task.put(from..*end);
+        task.until_durable(*end);
+        ends(task);
+        from = *end;
+    }
+}
+
+// Promise: after a rollback of the table the connector goes on and says so, or stops, as `frazil.rollback.policy` says; an offset reset writes the rows again
+#[test]
+fn a_rollback_is_noticed_and_reset_writes_its_rows_again() {
+    let bed = Bed::new(TABLE);
+    written(&bed, &[4, 8]);
+    bed.roll_back(TABLE);
+    assert_eq!(bed.ids(TABLE), [0, 1, 2, 3]);
+    let careful = bed.task_with(&[("frazil.rollback.policy", "fail")]);
+    careful.put(8..9);
+    careful.revoke(&[0]);
+    assert_eq!(until_failed(&careful).code(), "TABLE_ROLLED_BACK");
+    ends(careful);
+    let task = bed.task_of_now();
+    task.put(8..10);
+    let mut warned = 0;
+    let limit = Instant::now() + Duration::from_secs(40);
+    while task.pre_commit(0, 10) != Some(10) {
+        let log = task.tick().log;
+        warned += log
+            .iter()
+            .filter(|(level, line)| *level == LogLevel::Warn && line.contains("rolled back"))
+            .count();
+        assert!(Instant::now() < limit, "not durable");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ends(task);
+    assert_eq!(bed.ids(TABLE), [0, 1, 2, 3, 8, 9]);
+    // Other tests of the process may have fetched the line; one line at most.
+    assert!(warned <= 1, "{warned}");
+    bed.roll_back(TABLE);
+    bed.admin().reset([(p(0), Some(4))]).unwrap();
+    let strict = [
+        ("frazil.rollback.policy", "fail"),
+        ("frazil.internal.epoch", "1"),
+    ];
+    let task = bed.task_with(&strict);
+    task.put(4..10);
+    task.until_durable(10);
+    assert_eq!(bed.ids(TABLE), (0..10).collect::<Vec<_>>());
+}
+
+// Promise: a state property that was removed or damaged by hand is rebuilt from the snapshots or stops the task, and `frazil state repair` writes it anew
+#[test]
+fn a_removed_or_damaged_property_is_repaired_or_stops_the_task() {
+    let bed = Bed::new(TABLE);
+    written(&bed, &[4, 8]);
+    let key = property_key(&bed.config().wid, "main");
+    let admin = bed.admin();
+    assert_eq!(admin.repair(TABLE, false).unwrap(), Repair::Sound);
+    bed.set_property(TABLE, &key, None);
+    let task = bed.task_of_now();
+    task.deliver(5, 10);
+    ends(task);
+    assert_eq!(bed.ids(TABLE), (0..10).collect::<Vec<_>>());
+    bed.set_property(TABLE, &key, Some("{\"v\":1"));
+    let task = bed.open().expect("the tables are not read at the start");
+    task.assign(&[0]);
+    task.tick();
+    assert_eq!(
+        task.try_orders(0, 10..11).unwrap_err().code(),
+        "STATE_INVALID"
+    );
+    ends(task);
+    assert_eq!(admin.repair(TABLE, false).unwrap(), Repair::Rebuilt);
+    let task = bed.task_of_now();
+    task.deliver(5, 12);
+    ends(task);
+    assert_eq!(bed.ids(TABLE), (0..12).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_cannot_be_proved_is_given_up_only_on_request() {
+    let bed = Bed::new(TABLE);
+    written(&bed, &[4]);
+    let key = property_key(&bed.config().wid, "main");
+    bed.set_property(TABLE, &key, Some("nonsense"));
+    bed.forget_snapshots(TABLE);
+    let admin = bed.admin();
+    assert_eq!(admin.repair(TABLE, false).unwrap_err().code(), "STATE_LOST");
+    assert_eq!(admin.repair(TABLE, true).unwrap(), Repair::Discarded);
+    let task = bed.task_of_now();
+    task.put(0..6);
+    task.until_durable(6);
+    assert_eq!(bed.ids(TABLE), (0..6).collect::<Vec<_>>());
+}
+
+// Promise: the state property of another table, copied with its other properties, is ignored
+#[test]
+fn a_copied_property_is_ignored() {
+    let bed = Bed::new("db.orders,db.copy");
+    written(&bed, &[4]);
+    let key = property_key(&bed.config().wid, "main");
+    let value = bed.load(TABLE).metadata.properties()[&key].clone();
+    bed.set_property("db.copy", &key, Some(&value));
+    bed.forget_snapshots("db.copy");
+    let task = bed.task_of_now();
+    task.put(0..6);
+    task.until_durable(6);
+    assert_eq!(bed.ids(TABLE), (0..6).collect::<Vec<_>>());
+    assert_eq!(bed.ids("db.copy"), (0..6).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_topic_that_was_made_again_begins_anew() {
+    let bed = Bed::new(TABLE);
+    let with_id = |id: u128| {
+        let task = bed.open().unwrap();
+        let ids = vec![("orders".into(), Uuid::from_u128(id))];
+        task.control(&Request::TopicIds(ids)).unwrap();
+        task.assign(&[0]);
+        task
+    };
+    written(&bed, &[5]);
+    let task = with_id(1);
+    task.deliver(3, 8);
+    ends(task);
+    assert_eq!(bed.ids(TABLE), (0..8).collect::<Vec<_>>());
+    let task = with_id(2);
+    task.put(0..3);
+    task.until_durable(3);
+    ends(task);
+    assert_eq!(bed.ids(TABLE), twice(0..8, 0..3));
+    // A task that does not know ids goes on with the topic that has the name now.
+    let task = bed.task_of_now();
+    task.deliver(0, 5);
+    assert_eq!(bed.ids(TABLE), twice(0..8, 0..5));
 }
