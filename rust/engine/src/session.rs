@@ -22,7 +22,7 @@ mod rows;
 mod sealing;
 mod table;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
 use frazil_core::limits;
 use frazil_core::offsets::TopicPartition;
-use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
+use frazil_core::wire::{Effects, Request, SchemaRegistry};
 use frazil_core::{ErrorKind, Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -39,7 +39,7 @@ use uuid::Uuid;
 use crate::catalog::{self, Catalog};
 use crate::failpoint;
 use crate::hub::{Hub, HubConfig, Outcome};
-use crate::logs::{self, Severity};
+use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
 use table::{SealFailure, SessionContext, TableSlot};
@@ -200,6 +200,7 @@ impl Inner {
             catalog,
             inbox: sender,
             started,
+            topic_ids: RefCell::default(),
             waits_until: Cell::new(started + PUT_WAIT),
         };
         for table in &tables {
@@ -241,6 +242,23 @@ impl Inner {
             Request::Revoke(partitions) => self.revoke(&partitions)?,
             Request::Lost(partitions) => self.machine.lost(&partitions),
             Request::PreCommit(asked) => effects.durable = self.pre_commit(asked),
+            Request::TopicIds(ids) => {
+                let mut known = self.context.topic_ids.borrow_mut();
+                let changed = ids.into_iter().fold(false, |changed, (topic, id)| {
+                    let before = known.insert(topic, id);
+                    changed || before.is_some_and(|before| before != id)
+                });
+                drop(known);
+                // What is held, and what is known of the tables' offsets, is of another topic.
+                if changed {
+                    self.machine.topics_changed();
+                }
+            }
+            Request::AlterOffsets(_) | Request::Epoch => {
+                return Err(SinkError::internal(
+                    "a request of the connector was sent to a task's handle",
+                ));
+            }
             Request::Cancel => self.machine.fail(&SinkError::fatal(
                 "SESSION_CANCELLED",
                 "the task gave this session up",
@@ -281,12 +299,7 @@ impl Inner {
             tracing::warn!(connector = %self.config.connector, task = self.config.task, "{notice}");
         }
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
-        let (lines, dropped) = logs::drain();
-        let lines = lines
-            .into_iter()
-            .map(|line| (level(line.severity), line.text));
-        effects.log.extend(lines);
-        effects.log_dropped = dropped;
+        logs::drain_into(effects);
     }
 
     fn close(&mut self) {
@@ -335,12 +348,4 @@ fn task_settings(config: &SinkConfig) -> TaskSettings {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn level(severity: Severity) -> LogLevel {
-    match severity {
-        Severity::Error => LogLevel::Error,
-        Severity::Warn => LogLevel::Warn,
-        Severity::Info => LogLevel::Info,
-    }
 }

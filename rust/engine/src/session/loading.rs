@@ -87,11 +87,14 @@ impl TableSlot {
         let state = state_of(&loaded.metadata, &context.config.wid, &self.config.branch)?;
         let held = |partition: &TopicPartition| match &state {
             None => Held::default(),
-            Some(state) => Held {
-                bound: state.bound(partition),
-                watermark: state.watermark(partition),
-                newest_ms: state.newest_ms(partition),
-            },
+            Some(state) => {
+                let id = context.topic_ids.borrow().get(&partition.topic).copied();
+                Held {
+                    bound: state.bound_of(partition, id),
+                    watermark: state.watermark(partition, id),
+                    newest_ms: state.newest_ms(partition, id),
+                }
+            }
         };
         let standing = Standing {
             uuid: loaded.metadata.uuid(),

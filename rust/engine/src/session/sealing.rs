@@ -1,11 +1,13 @@
 //! What happens to a sealed segment off the task's thread: uploads end, manifests are written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use frazil_core::Result;
 use frazil_core::control::segment::Segment;
 use frazil_core::control::writer::Sealed;
 use iceberg::spec::DataFile;
+use uuid::Uuid;
 
 use crate::catalog::LoadedTable;
 use crate::commit::{ManifestIdentity, write_manifest};
@@ -25,6 +27,7 @@ pub(super) struct SealWork {
     pub(super) loaded: LoadedTable,
     pub(super) wid: String,
     pub(super) branch: String,
+    pub(super) topic_ids: BTreeMap<Arc<str>, Uuid>,
     pub(super) rows: u64,
     pub(super) epoch: u64,
     pub(super) sealed: Sealed,
@@ -66,6 +69,7 @@ impl SealWork {
             branch: self.branch,
             ranges: self.sealed.ranges,
             watermarks: self.sealed.watermarks,
+            topic_ids: self.topic_ids,
             manifests,
             rows: self.rows,
             bytes,

@@ -5,7 +5,7 @@
 //! closes the open files first; the segment goes on over both. Whatever moves rows tells the machine
 //! before and after, so that nothing is sealed once rows are missing.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +39,8 @@ pub(crate) struct SessionContext {
     pub(crate) inbox: mpsc::UnboundedSender<Inbound>,
     /// When the session was opened.
     pub(crate) started: Instant,
+    /// The ids of the source topics, as far as they are known.
+    pub(crate) topic_ids: RefCell<BTreeMap<Arc<str>, Uuid>>,
     /// When this put has waited long enough for others.
     pub(crate) waits_until: Cell<Instant>,
 }
@@ -317,6 +319,7 @@ impl TableSlot {
             loaded: open.loaded.clone(),
             wid: context.config.wid.clone(),
             branch: self.config.branch.clone(),
+            topic_ids: context.topic_ids.borrow().clone(),
             rows,
             epoch: machine.epoch(),
             sealed,
