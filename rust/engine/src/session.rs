@@ -254,9 +254,9 @@ impl Inner {
                     self.machine.topics_changed();
                 }
             }
-            Request::AlterOffsets(_) | Request::Epoch => {
+            Request::AlterOffsets(_) | Request::Epoch | Request::Channel { .. } => {
                 return Err(SinkError::internal(
-                    "a request of the connector was sent to a task's handle",
+                    "a request of the connector or its channel was sent to a task's handle",
                 ));
             }
             Request::Cancel => self.machine.fail(&SinkError::fatal(
