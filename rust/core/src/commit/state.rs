@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::stored::{StoredTopic, whole_seconds};
 use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
 use crate::limits::STATE_BYTES_MAX;
@@ -25,7 +26,7 @@ pub const MAIN_BRANCH: &str = "main";
 /// The only layout of the property that this version reads and writes.
 const LAYOUT: u32 = 1;
 /// What stands for "none" in the arrays.
-const NONE: i64 = -1;
+pub(super) const NONE: i64 = -1;
 /// Partitions of one topic; the arrays of the state are as long as the highest partition.
 pub(super) const PARTITIONS_MAX: usize = 200_000;
 /// Shards of one state: 64 MiB of JSON.
@@ -51,16 +52,16 @@ pub struct WriterState {
     topics: BTreeMap<String, TopicState>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct TopicState {
-    #[serde(rename = "n")]
-    topic: String,
-    #[serde(rename = "o")]
-    next: Vec<i64>,
-    #[serde(rename = "w")]
-    watermarks: Vec<i64>,
-    #[serde(rename = "x")]
-    timestamps: Vec<i64>,
+/// The arrays have one length.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TopicState {
+    pub(super) topic: String,
+    /// One past the last offset that the table holds.
+    pub(super) next: Vec<i64>,
+    /// The lowest offset that the connector still needed.
+    pub(super) watermarks: Vec<i64>,
+    /// The newest record timestamp, in whole seconds; still a number of milliseconds.
+    pub(super) timestamps: Vec<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,7 +77,7 @@ struct Property {
     #[serde(default)]
     h: String,
     #[serde(default)]
-    t: BTreeMap<String, TopicState>,
+    t: BTreeMap<String, StoredTopic>,
 }
 
 #[derive(Deserialize)]
@@ -169,7 +170,7 @@ impl WriterState {
         if read.u != table_uuid {
             return Ok(None);
         }
-        let topics = match read.n {
+        let stored: BTreeMap<String, StoredTopic> = match read.n {
             0 => read.t,
             shards if shards > SHARDS_MAX => return Err(invalid("names too many shards")),
             shards => {
@@ -183,18 +184,18 @@ impl WriterState {
                     .map_err(|e| invalid("has unreadable shards").caused_by(e))?
             }
         };
-        for (key, state) in &topics {
-            if *key != topic_key(&state.topic) {
+        let mut topics = BTreeMap::new();
+        for (key, stored) in stored {
+            let state = stored
+                .read(read.m)
+                .ok_or_else(|| invalid("has arrays that do not fit each other"))?;
+            if key != topic_key(&state.topic) {
                 return Err(invalid("has topic keys of a newer version"));
             }
             if state.next.len() > PARTITIONS_MAX {
                 return Err(invalid("has too many partitions"));
             }
-            if state.next.len() != state.watermarks.len()
-                || state.next.len() != state.timestamps.len()
-            {
-                return Err(invalid("has arrays of unequal length"));
-            }
+            topics.insert(key, state);
         }
         Ok(Some(WriterState {
             table_uuid: read.u,
@@ -232,7 +233,7 @@ impl WriterState {
             d: self.connector.clone(),
             n: 0,
             h: self.hub_id.clone(),
-            t: self.topics.clone(),
+            t: self.stored(),
         };
         let mut change = PropertyChange::default();
         let mut text = json(&property)?;
@@ -256,6 +257,13 @@ impl WriterState {
             change.remove.push(key(wid, Some(shard), branch));
         }
         Ok(change)
+    }
+
+    fn stored(&self) -> BTreeMap<String, StoredTopic> {
+        let topics = self.topics.iter();
+        topics
+            .map(|(key, state)| (key.clone(), StoredTopic::of(state, self.committed_ms)))
+            .collect()
     }
 
     /// Returns the number of shards that table properties hold for `wid` and `branch`.
@@ -284,7 +292,7 @@ impl WriterState {
     }
 
     /// Returns the timestamp up to which the table holds every record, as far as record timestamps
-    /// rise within a partition: the oldest of the newest timestamps.
+    /// rise within a partition: the oldest of the newest timestamps, in whole seconds.
     pub fn valid_through_ms(&self) -> Option<i64> {
         let mut oldest = None;
         for state in self.topics.values() {
@@ -312,6 +320,7 @@ impl WriterState {
             if let Some(timestamp) = range.timestamp_max_ms
                 && self.bound(&range.partition).is_some()
             {
+                let timestamp = whole_seconds(timestamp);
                 self.slot(&range.partition, timestamp, |state| &mut state.timestamps)?;
             }
             if let Some(watermark) = segment.watermarks.get(&range.partition)

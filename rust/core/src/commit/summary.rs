@@ -1,6 +1,7 @@
 //! The summary of a snapshot: Iceberg's counters and Frazil's own entries.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use iceberg::spec::{Operation, Summary};
 
@@ -18,7 +19,8 @@ pub const EPOCH: &str = "frazil.epoch";
 pub const SEGMENTS: &str = "frazil.segments";
 /// The timestamp up to which the table holds every record.
 pub const VALID_THROUGH: &str = "frazil.valid-through-ms";
-/// The offsets that the commit brought: `topic key:partition=start-end,…`.
+/// The offsets that the commit brought: `topic key:partition=start-end,partition=start-end,…`, and
+/// the next topic's key before its first partition.
 pub const OFFSETS: &str = "frazil.offsets";
 /// The digest of all offsets of the writer after the commit.
 pub const STATE_DIGEST: &str = "frazil.state-sha256";
@@ -118,12 +120,16 @@ fn format_offsets(segments: &[&Segment]) -> String {
         merged.1 = merged.1.max(range.end);
     }
     let mut text = String::new();
+    let mut topic = None;
     for (partition, (start, end)) in ranges {
         if !text.is_empty() {
             text.push(',');
         }
-        let key = topic_key(&partition.topic);
-        text.push_str(&format!("{key}:{}={start}-{end}", partition.partition));
+        if topic != Some(&partition.topic) {
+            topic = Some(&partition.topic);
+            text.push_str(&format!("{}:", topic_key(&partition.topic)));
+        }
+        text.push_str(&format!("{}={start}-{end}", partition.partition));
     }
     text
 }
@@ -131,10 +137,17 @@ fn format_offsets(segments: &[&Segment]) -> String {
 /// Reads the partitions and ends of an offset list; `None` when it is not one.
 pub fn parse_offsets(text: &str) -> Option<Vec<(TopicPartition, i64)>> {
     let mut ends = Vec::new();
+    let mut topic = None;
     for item in text.split(',').filter(|item| !item.is_empty()) {
         let (place, range) = item.rsplit_once('=')?;
-        let (key, partition) = place.rsplit_once(':')?;
-        let topic = key.strip_prefix("n:")?;
+        let partition = match place.rsplit_once(':') {
+            Some((key, partition)) => {
+                topic = Some(Arc::<str>::from(key.strip_prefix("n:")?));
+                partition
+            }
+            None => place,
+        };
+        let topic = topic.clone()?;
         let (_, end) = range.rsplit_once('-')?;
         ends.push((
             TopicPartition::new(topic, partition.parse().ok()?),
@@ -171,13 +184,27 @@ mod tests {
         assert_eq!(get(&made, "added-delete-files"), None);
         assert_eq!(get(&made, "total-delete-files"), Some("0"));
         assert_eq!(get(&made, SEGMENTS), Some("2"));
-        assert_eq!(get(&made, VALID_THROUGH), Some("1014"));
+        assert_eq!(get(&made, VALID_THROUGH), Some("1000"));
         let next = summary("w1", &state, &[&second], Some(&made));
         assert_eq!(get(&next, "total-records"), Some("16"));
-        assert_eq!(
-            parse_offsets("n:a.b:0=0-14"),
-            Some(vec![(TopicPartition::new("a.b", 0), 14)])
-        );
+    }
+
+    #[test]
+    fn a_list_of_offsets_names_each_topic_once() {
+        let ranges = vec![
+            range("b", 0, 0, 4, Some(2)),
+            range("a.b", 11, 7, 14, Some(9)),
+            range("a.b", 2, 0, 9, Some(2)),
+            range("a", 5, 0, 9, Some(2)),
+        ];
+        let text = format_offsets(&[&segment(0, ranges.clone())]);
+        assert_eq!(text, "n:a:5=0-9,n:a.b:2=0-9,11=7-14,n:b:0=0-4");
+        let mut ends: Vec<_> = ranges
+            .into_iter()
+            .map(|range| (range.partition, range.end))
+            .collect();
+        ends.sort();
+        assert_eq!(parse_offsets(&text), Some(ends));
     }
 
     #[test]
@@ -220,7 +247,7 @@ mod tests {
         let many = segment(0, ranges);
         let state = WriterState::new(many.table_uuid);
         assert_eq!(get(&summary("w1", &state, &[&many], None), OFFSETS), None);
-        for text in ["x", "n:t:0", "n:t:0=5", "n:t:x=0-5", "t:0=0-5"] {
+        for text in ["x", "n:t:0", "n:t:0=5", "n:t:x=0-5", "t:0=0-5", "0=0-5"] {
             assert_eq!(parse_offsets(text), None, "{text}");
         }
         assert_eq!(parse_offsets(""), Some(vec![]));
