@@ -22,6 +22,8 @@ pub(super) struct StoredTopic {
     watermarks: Vec<Option<i64>>,
     #[serde(rename = "x", default, skip_serializing_if = "Vec::is_empty")]
     timestamps: Vec<Option<i64>>,
+    #[serde(rename = "z", default, skip_serializing_if = "Option::is_none")]
+    superseded_ms: Option<i64>,
 }
 
 impl StoredTopic {
@@ -37,6 +39,7 @@ impl StoredTopic {
             next: state.next.clone(),
             watermarks: trimmed(watermarks.collect()),
             timestamps: trimmed(timestamps.collect()),
+            superseded_ms: state.superseded_ms,
         }
     }
 
@@ -67,6 +70,7 @@ impl StoredTopic {
             next: self.next,
             watermarks,
             timestamps,
+            superseded_ms: self.superseded_ms,
         })
     }
 }

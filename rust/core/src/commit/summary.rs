@@ -1,11 +1,10 @@
 //! The summary of a snapshot: Iceberg's counters and Frazil's own entries.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use iceberg::spec::{Operation, Summary};
 
-use super::state::{WriterState, topic_key};
+use super::state::{WriterState, is_topic_key};
 use crate::control::segment::{FileCounts, Segment};
 use crate::offsets::TopicPartition;
 
@@ -20,7 +19,8 @@ pub const SEGMENTS: &str = "frazil.segments";
 /// The timestamp up to which the table holds every record.
 pub const VALID_THROUGH: &str = "frazil.valid-through-ms";
 /// The offsets that the commit brought: `topic key:partition=start-end,partition=start-end,…`, and
-/// the next topic's key before its first partition.
+/// the next topic's key before its first partition. A key that is an id is followed by `/` and the
+/// topic's name.
 pub const OFFSETS: &str = "frazil.offsets";
 /// The digest of all offsets of the writer after the commit.
 pub const STATE_DIGEST: &str = "frazil.state-sha256";
@@ -53,7 +53,7 @@ pub fn summary(
     if let Some(ms) = state.valid_through_ms() {
         entries.insert(VALID_THROUGH, ms.to_string());
     }
-    let offsets = format_offsets(segments);
+    let offsets = format_offsets(state, segments);
     if offsets.len() <= OFFSETS_BYTES_MAX {
         entries.insert(OFFSETS, offsets);
     }
@@ -111,45 +111,62 @@ fn counters(counts: &FileCounts, parent: Option<&Summary>) -> BTreeMap<&'static 
     entries
 }
 
-fn format_offsets(segments: &[&Segment]) -> String {
-    let mut ranges: BTreeMap<&TopicPartition, (i64, i64)> = BTreeMap::new();
-    for range in segments.iter().flat_map(|s| s.ranges_with_rows()) {
+fn format_offsets(state: &WriterState, segments: &[&Segment]) -> String {
+    let mut ranges: BTreeMap<(String, &TopicPartition), (i64, i64)> = BTreeMap::new();
+    let claims = segments.iter().flat_map(|segment| {
+        let claims = segment.ranges_with_rows();
+        claims.map(|range| (segment.topic_id(&range.partition.topic), range))
+    });
+    for (id, range) in claims {
         let start = range.start.or(range.lowest).unwrap_or(0);
-        let merged = ranges.entry(&range.partition).or_insert((start, range.end));
+        let key = state.key_of(&range.partition.topic, id);
+        let place = ranges.entry((key, &range.partition));
+        let merged = place.or_insert((start, range.end));
         merged.0 = merged.0.min(start);
         merged.1 = merged.1.max(range.end);
     }
     let mut text = String::new();
     let mut topic = None;
-    for (partition, (start, end)) in ranges {
+    for ((key, partition), (start, end)) in ranges {
         if !text.is_empty() {
             text.push(',');
         }
-        if topic != Some(&partition.topic) {
-            topic = Some(&partition.topic);
-            text.push_str(&format!("{}:", topic_key(&partition.topic)));
+        if topic.as_ref() != Some(&key) {
+            text.push_str(&key);
+            if !key.starts_with("n:") {
+                text.push_str(&format!("/{}", partition.topic));
+            }
+            text.push(':');
+            topic = Some(key);
         }
         text.push_str(&format!("{}={start}-{end}", partition.partition));
     }
     text
 }
 
-/// Reads the partitions and ends of an offset list; `None` when it is not one.
-pub fn parse_offsets(text: &str) -> Option<Vec<(TopicPartition, i64)>> {
+/// Reads the topic keys, partitions and ends of an offset list; `None` when it is not one.
+pub fn parse_offsets(text: &str) -> Option<Vec<(String, TopicPartition, i64)>> {
     let mut ends = Vec::new();
-    let mut topic = None;
+    let mut named = None;
     for item in text.split(',').filter(|item| !item.is_empty()) {
         let (place, range) = item.rsplit_once('=')?;
         let partition = match place.rsplit_once(':') {
-            Some((key, partition)) => {
-                topic = Some(Arc::<str>::from(key.strip_prefix("n:")?));
+            Some((names, partition)) => {
+                named = Some(match names.strip_prefix("n:") {
+                    Some(topic) => (names, topic),
+                    None => names.split_once('/')?,
+                });
                 partition
             }
             None => place,
         };
-        let topic = topic.clone()?;
+        let (key, topic) = named?;
+        if !is_topic_key(key) || topic.is_empty() {
+            return None;
+        }
         let (_, end) = range.rsplit_once('-')?;
         ends.push((
+            key.to_owned(),
             TopicPartition::new(topic, partition.parse().ok()?),
             end.parse().ok()?,
         ));
@@ -159,7 +176,10 @@ pub fn parse_offsets(text: &str) -> Option<Vec<(TopicPartition, i64)>> {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::commit::state::topic_id_key;
     use crate::commit::test_support::{range, segment};
 
     fn get<'a>(summary: &'a Summary, key: &str) -> Option<&'a str> {
@@ -197,14 +217,26 @@ mod tests {
             range("a.b", 2, 0, 9, Some(2)),
             range("a", 5, 0, 9, Some(2)),
         ];
-        let text = format_offsets(&[&segment(0, ranges.clone())]);
-        assert_eq!(text, "n:a:5=0-9,n:a.b:2=0-9,11=7-14,n:b:0=0-4");
-        let mut ends: Vec<_> = ranges
-            .into_iter()
-            .map(|range| (range.partition, range.end))
-            .collect();
-        ends.sort();
-        assert_eq!(parse_offsets(&text), Some(ends));
+        let mut made = segment(0, ranges);
+        let id = Uuid::from_u128(1);
+        made.topic_ids = [("b".into(), id)].into();
+        let mut state = WriterState::new(made.table_uuid);
+        state.advance(&made).unwrap();
+        let text = format_offsets(&state, &[&made]);
+        let b = topic_id_key(id);
+        assert_eq!(text, format!("{b}/b:0=0-4,n:a:5=0-9,n:a.b:2=0-9,11=7-14"));
+        let place = |key: &str, topic, partition, end| {
+            (key.to_owned(), TopicPartition::new(topic, partition), end)
+        };
+        assert_eq!(
+            parse_offsets(&text),
+            Some(vec![
+                place(&b, "b", 0, 4),
+                place("n:a", "a", 5, 9),
+                place("n:a.b", "a.b", 2, 9),
+                place("n:a.b", "a.b", 11, 14),
+            ])
+        );
     }
 
     #[test]
@@ -247,7 +279,15 @@ mod tests {
         let many = segment(0, ranges);
         let state = WriterState::new(many.table_uuid);
         assert_eq!(get(&summary("w1", &state, &[&many], None), OFFSETS), None);
-        for text in ["x", "n:t:0", "n:t:0=5", "n:t:x=0-5", "t:0=0-5", "0=0-5"] {
+        for text in [
+            "x",
+            "n:t:0",
+            "n:t:0=5",
+            "n:t:x=0-5",
+            "t:0=0-5",
+            "t/t:0=0-5",
+            "0=0-5",
+        ] {
             assert_eq!(parse_offsets(text), None, "{text}");
         }
         assert_eq!(parse_offsets(""), Some(vec![]));
