@@ -277,10 +277,13 @@ impl Inner {
             .map(|table| self.hub.until_next_round(table.interval()))
             .min()
             .unwrap_or(TICK_MAX);
-        for notice in self.machine.take_notices() {
-            tracing::warn!(connector = %self.config.connector, task = self.config.task, "{notice}");
-        }
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
+        for notice in self.machine.take_notices() {
+            // Not through the ring, as what belongs to this task alone.
+            let (connector, task) = (&self.config.connector, self.config.task);
+            let line = format!("{notice} connector={connector} task={task}");
+            effects.log.push((LogLevel::Warn, line));
+        }
         let (lines, dropped) = logs::drain();
         let lines = lines
             .into_iter()
