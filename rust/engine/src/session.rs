@@ -38,8 +38,8 @@ use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
 use crate::failpoint;
-use crate::hub::{Hub, HubConfig, Outcome};
-use crate::logs::{self, Severity};
+use crate::hub::{Hub, HubConfig, Outcome, host_name};
+use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
 use table::{SealFailure, SessionContext, TableSlot};
@@ -241,6 +241,11 @@ impl Inner {
             Request::Revoke(partitions) => self.revoke(&partitions)?,
             Request::Lost(partitions) => self.machine.lost(&partitions),
             Request::PreCommit(asked) => effects.durable = self.pre_commit(asked),
+            Request::Channel { .. } => {
+                return Err(SinkError::internal(
+                    "a task's handle was asked to serve the control topic",
+                ));
+            }
             Request::Cancel => self.machine.fail(&SinkError::fatal(
                 "SESSION_CANCELLED",
                 "the task gave this session up",
@@ -284,12 +289,7 @@ impl Inner {
             let line = format!("{notice} connector={connector} task={task}");
             effects.log.push((LogLevel::Warn, line));
         }
-        let (lines, dropped) = logs::drain();
-        let lines = lines
-            .into_iter()
-            .map(|line| (level(line.severity), line.text));
-        effects.log.extend(lines);
-        effects.log_dropped = dropped;
+        logs::drain_into(effects);
     }
 
     fn close(&mut self) {
@@ -323,7 +323,12 @@ impl Drop for Inner {
 fn task_settings(config: &SinkConfig) -> TaskSettings {
     TaskSettings {
         connector: config.connector.clone(),
-        owner: format!("connector `{}` task {}", config.connector, config.task),
+        owner: format!(
+            "connector `{}` task {} on `{}`",
+            config.connector,
+            config.task,
+            host_name()
+        ),
         writer_id: config.writer_id.clone(),
         tables: config.tables.iter().map(|t| t.name.clone()).collect(),
         epoch: config.control.epoch,
@@ -338,12 +343,4 @@ fn task_settings(config: &SinkConfig) -> TaskSettings {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn level(severity: Severity) -> LogLevel {
-    match severity {
-        Severity::Error => LogLevel::Error,
-        Severity::Warn => LogLevel::Warn,
-        Severity::Info => LogLevel::Info,
-    }
 }

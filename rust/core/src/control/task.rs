@@ -251,17 +251,16 @@ impl TaskMachine {
     /// Tells whether a seal of `table` would make a segment now.
     pub fn may_seal(&self, table: TableIndex) -> bool {
         self.progress.has_open(table)
-            && self.progress.unacked(table) < self.settings.segments_in_flight_max
+            && !self.is_congested(table)
             && !self.is_held()
             && !self.awaits_dead_letters()
             && !self.is_spoiled(table)
     }
 
-    /// Tells whether rows of `table` wait because too many of its segments are on their way: an
-    /// early commit of those would help.
+    /// Tells whether no more segments of `table` may be on their way: those that are should not wait
+    /// for the interval.
     pub fn is_congested(&self, table: TableIndex) -> bool {
-        self.progress.has_open(table)
-            && self.progress.unacked(table) >= self.settings.segments_in_flight_max
+        self.progress.unacked(table) >= self.settings.segments_in_flight_max
     }
 
     /// Turns the open rows of `table` into a segment; `None` when it [may not](Self::may_seal).

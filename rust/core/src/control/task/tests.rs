@@ -107,8 +107,8 @@ fn segments_in_flight_are_limited() {
         assert!(!task.is_congested(0));
         assert!(task.seal(0).is_some());
     }
-    rows(&mut task, 2..3);
     assert!(task.is_congested(0));
+    rows(&mut task, 2..3);
     assert!(!task.may_seal(0));
     assert_eq!(task.seal(0), None);
     task.outcome(id(1), 0, 0, Verdict::Durable, 0);
