@@ -123,10 +123,9 @@ impl Inner {
             hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },
             hub::Verdict::Failed(error) => Verdict::Failed(Arc::new(error)),
         };
-        let now_ms = self.context.now_ms();
         let (session, sequence) = (outcome.session, outcome.sequence);
         self.machine
-            .outcome(session, table.index(), sequence, verdict, now_ms);
+            .outcome(session, table.index(), sequence, verdict);
     }
 
     /// Goes on after `error`, when it may pass.
