@@ -15,7 +15,6 @@ use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_core::control::message::TableStamp;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
-use frazil_core::limits;
 use frazil_core::{Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -167,10 +166,8 @@ impl TableSlot {
     /// Tells whether the table's interval, rows or bytes ask for a commit now: `Some(true)` for one
     /// that does not wait for the interval.
     pub(crate) fn due(&self, hub: &Hub, machine: &TaskMachine) -> Option<bool> {
-        let open = self
-            .open
-            .as_ref()
-            .filter(|_| machine.may_seal(self.index))?;
+        let may_seal = machine.may_seal(self.index);
+        let open = self.open.as_ref().filter(|_| may_seal)?;
         let round = hub.round(self.interval());
         if open.opened_round.is_some_and(|opened| opened < round) {
             return Some(false);
@@ -338,8 +335,7 @@ impl TableSlot {
             sealed,
         };
         self.sealing_bytes.fetch_add(held, Ordering::Relaxed);
-        let urgent =
-            urgent || machine.progress().unacked(self.index) >= limits::SEGMENTS_IN_FLIGHT_MAX;
+        let urgent = urgent || machine.is_congested(self.index);
         self.spawn(context, work, held, urgent);
         Ok(())
     }

@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::TaskMachine;
+use super::tables::TableState;
 use crate::control::writer::TableIndex;
 use crate::error::{ErrorKind, Result, SinkError};
 use crate::offsets::TopicPartition;
@@ -87,7 +88,7 @@ impl TaskMachine {
         let ended = self.session();
         let rewinds = self.progress.redo(fresh);
         for table in &mut self.tables {
-            table.start_over();
+            *table = TableState::default();
         }
         Ok(StartOver {
             ended,
@@ -151,24 +152,9 @@ impl TaskMachine {
         .with("own", self.epoch)
     }
 
-    /// The coordinator tries again by itself; coordinators may change, so the task counts the time.
-    pub(super) fn blocked(&mut self, table: TableIndex, reason: &str, now_ms: u64) {
-        let limit = self.settings.block_max_ms;
-        let Some(state) = self.tables.get_mut(table) else {
-            return;
-        };
-        let since = *state.blocked_since.get_or_insert(now_ms);
-        if now_ms.saturating_sub(since) < limit {
-            return;
-        }
-        let error = SinkError::fatal(
-            "TABLE_BLOCKED",
-            format!(
-                "the table refused commits for {} minutes: {reason}",
-                limit / 60_000
-            ),
-        )
-        .with("table", self.table_name(table));
+    /// The table took no commit for too long.
+    pub(super) fn blocked(&mut self, table: TableIndex, reason: String) {
+        let error = SinkError::fatal("TABLE_BLOCKED", reason).with("table", self.table_name(table));
         self.fail(&error);
     }
 }
