@@ -179,3 +179,23 @@ pub fn pause_ms(attempt: u32, min_ms: u64, max_ms: u64, jitter: u32) -> u64 {
     let part = u128::from(whole - half) * u128::from(jitter) / u128::from(u32::MAX);
     half + u64::try_from(part).unwrap_or(whole - half)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_their_limit() {
+        for (attempt, whole) in [
+            (1, 1_000),
+            (2, 2_000),
+            (3, 4_000),
+            (6, 32_000),
+            (7, 60_000),
+            (4_000, 60_000),
+        ] {
+            let pause = |jitter| pause_ms(attempt, 1_000, 60_000, jitter);
+            assert_eq!((pause(0), pause(u32::MAX)), (whole / 2, whole), "{attempt}");
+        }
+    }
+}

@@ -310,9 +310,29 @@ impl WriterState {
 
     /// Returns T of a partition of the topic with id `id`, if that is known.
     pub fn bound_of(&self, partition: &TopicPartition, id: Option<Uuid>) -> Option<i64> {
+        self.known(partition, id, |state| &state.next)
+    }
+
+    /// Returns the lowest offset of `partition` that the connector needed when it last wrote rows
+    /// of it, if that is known.
+    pub fn watermark(&self, partition: &TopicPartition, id: Option<Uuid>) -> Option<i64> {
+        self.known(partition, id, |state| &state.watermarks)
+    }
+
+    /// Returns the newest timestamp of the records of `partition` below T, if that is known.
+    pub fn newest_ms(&self, partition: &TopicPartition, id: Option<Uuid>) -> Option<i64> {
+        self.known(partition, id, |state| &state.timestamps)
+    }
+
+    fn known(
+        &self,
+        partition: &TopicPartition,
+        id: Option<Uuid>,
+        array: impl Fn(&TopicState) -> &Vec<i64>,
+    ) -> Option<i64> {
         let (_, state) = self.place(&partition.topic, id)?;
-        let next = *state.next.get(usize::try_from(partition.partition).ok()?)?;
-        (next >= 0).then_some(next)
+        let value = *array(state).get(usize::try_from(partition.partition).ok()?)?;
+        (value >= 0).then_some(value)
     }
 
     /// Returns the key under which a topic stands, or would stand after its first rows.

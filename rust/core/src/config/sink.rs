@@ -10,6 +10,7 @@ use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
 use super::table::{self, TableConfig};
 use crate::commit::action::RollbackPolicy;
+use crate::control::task::ExternalChange;
 use crate::error::{Result, SinkError};
 
 /// The longest name of a Kafka topic.
@@ -58,6 +59,8 @@ pub struct ControlConfig {
     pub table_block_max_ms: u64,
     /// The longest property that holds source offsets.
     pub state_bytes_max: usize,
+    /// What to do when the group's offsets were moved, and not through Connect.
+    pub external_change: ExternalChange,
     /// Where the tasks of the connector agree on commits.
     pub coordination: Coordination,
     /// The topic of coordination through a topic.
@@ -214,6 +217,10 @@ fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
             _ => RollbackPolicy::Warn,
         },
         segment_ttl_ms: reader.number("frazil.segment.ttl-ms")?,
+        external_change: match reader.word("frazil.offsets.external.change")? {
+            word if word.eq_ignore_ascii_case("fail") => ExternalChange::Fail,
+            _ => ExternalChange::Warn,
+        },
     })
 }
 
@@ -307,6 +314,7 @@ fn the_keys_read_here_are_in_the_table() {
         "iceberg.control.commit.interval-ms",
         "frazil.table.block.max-ms",
         "frazil.state.max-bytes",
+        "frazil.offsets.external.change",
         "frazil.coordination",
         "frazil.control.topic",
         "frazil.segment.ttl-ms",

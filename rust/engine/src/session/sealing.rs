@@ -27,14 +27,15 @@ pub(super) struct SealWork {
     pub(super) loaded: LoadedTable,
     pub(super) wid: String,
     pub(super) branch: String,
+    pub(super) rows: u64,
     pub(super) epoch: u64,
     pub(super) topic_ids: BTreeMap<Arc<str>, Uuid>,
-    pub(super) rows: u64,
     pub(super) sealed: Sealed,
 }
 
 impl SealWork {
     pub(super) async fn run(self) -> Result<Segment> {
+        failpoint::pass("task.after-seal")?;
         let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
         for files in self.files {
             let data_files = files.files.wait().await?;
@@ -67,7 +68,7 @@ impl SealWork {
             table_uuid: self.loaded.metadata.uuid(),
             branch: self.branch,
             ranges: self.sealed.ranges,
-            watermarks: BTreeMap::new(),
+            watermarks: self.sealed.watermarks,
             topic_ids: self.topic_ids,
             manifests,
             rows: self.rows,

@@ -249,5 +249,14 @@ pub(super) const CONTROL: Group = Group {
         )
         .or("warn")
         .one_of(&["warn", "fail"], ""),
+        Key::own(
+            "frazil.offsets.external.change",
+            String,
+            "What to do when the consumer group's offsets were moved back, and not through \
+             Connect's REST: `warn` says so and skips the records that the tables hold; `fail` \
+             stops the task.",
+        )
+        .or("warn")
+        .one_of(&["warn", "fail"], ""),
     ],
 };
