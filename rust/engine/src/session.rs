@@ -199,8 +199,8 @@ impl Inner {
             runtime,
             catalog,
             inbox: sender,
-            topic_ids: RefCell::default(),
             started,
+            topic_ids: RefCell::default(),
             waits_until: Cell::new(started + PUT_WAIT),
         };
         for table in &tables {
@@ -248,6 +248,8 @@ impl Inner {
                     let before = known.insert(topic, id);
                     changed || before.is_some_and(|before| before != id)
                 });
+                drop(known);
+                // What is held, and what is known of the tables' offsets, is of another topic.
                 if changed {
                     self.machine.topics_changed();
                 }

@@ -85,16 +85,15 @@ impl TableSlot {
     ) -> Result<()> {
         machine.require_same(self.index, loaded.metadata.uuid())?;
         let state = state_of(&loaded.metadata, &context.config.wid, &self.config.branch)?;
-        let ids = context.topic_ids.borrow();
-        let held = |partition: &TopicPartition| {
-            let id = ids.get(&partition.topic).copied();
-            match &state {
-                None => Held::default(),
-                Some(state) => Held {
+        let held = |partition: &TopicPartition| match &state {
+            None => Held::default(),
+            Some(state) => {
+                let id = context.topic_ids.borrow().get(&partition.topic).copied();
+                Held {
                     bound: state.bound_of(partition, id),
                     watermark: state.watermark(partition, id),
                     newest_ms: state.newest_ms(partition, id),
-                },
+                }
             }
         };
         let standing = Standing {

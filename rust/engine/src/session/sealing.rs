@@ -27,9 +27,9 @@ pub(super) struct SealWork {
     pub(super) loaded: LoadedTable,
     pub(super) wid: String,
     pub(super) branch: String,
+    pub(super) topic_ids: BTreeMap<Arc<str>, Uuid>,
     pub(super) rows: u64,
     pub(super) epoch: u64,
-    pub(super) topic_ids: BTreeMap<Arc<str>, Uuid>,
     pub(super) sealed: Sealed,
 }
 

@@ -37,10 +37,10 @@ pub(crate) struct SessionContext {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) inbox: mpsc::UnboundedSender<Inbound>,
-    /// The ids of the source topics, as far as they are known.
-    pub(crate) topic_ids: RefCell<BTreeMap<Arc<str>, Uuid>>,
     /// When the session was opened.
     pub(crate) started: Instant,
+    /// The ids of the source topics, as far as they are known.
+    pub(crate) topic_ids: RefCell<BTreeMap<Arc<str>, Uuid>>,
     /// When this put has waited long enough for others.
     pub(crate) waits_until: Cell<Instant>,
 }
@@ -319,9 +319,9 @@ impl TableSlot {
             loaded: open.loaded.clone(),
             wid: context.config.wid.clone(),
             branch: self.config.branch.clone(),
+            topic_ids: context.topic_ids.borrow().clone(),
             rows,
             epoch: machine.epoch(),
-            topic_ids: context.topic_ids.borrow().clone(),
             sealed,
         };
         self.sealing_bytes.fetch_add(held, Ordering::Relaxed);
