@@ -68,6 +68,12 @@ impl TaskMachine {
         }
     }
 
+    /// A source topic was deleted and made again: what is held, and what is known of the tables'
+    /// offsets, is of another topic. The next put starts over.
+    pub fn topics_changed(&mut self) {
+        self.start_over_later(Redo::Returned);
+    }
+
     /// The next put starts over. The first reason counts.
     pub(super) fn start_over_later(&mut self, redo: Redo) {
         self.redo.get_or_insert(redo);
@@ -145,7 +151,7 @@ impl TaskMachine {
     pub(super) fn fence(&self, table: TableIndex, epoch: u64) -> SinkError {
         SinkError::fatal(
             "WRITER_FENCED",
-            "the table's offsets were reset after this task started; restart the task",
+            "the table's offsets were reset after this task started; restart the connector",
         )
         .with("table", self.table_name(table))
         .with("epoch", epoch)
