@@ -12,6 +12,7 @@ pub mod create;
 mod list;
 mod manifest;
 mod run;
+mod sealed;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -19,6 +20,7 @@ mod wait;
 pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
 pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
+pub use sealed::{Unsealed, read_sealed};
 pub use wait::Cancel;
 
 use frazil_core::{Result, SinkError};

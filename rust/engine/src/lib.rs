@@ -10,8 +10,10 @@
 //! dropped: each failure is retried, reported for a record, or stops the task.
 
 pub mod catalog;
+pub mod channel;
 pub mod commit;
 mod failpoint;
+pub mod handle;
 pub mod hub;
 pub mod logs;
 pub mod preflight;
@@ -23,5 +25,6 @@ pub mod storage;
 mod test_server;
 pub mod writer;
 
+pub use handle::Handle;
 pub use preflight::validate;
 pub use session::Session;

@@ -87,6 +87,18 @@ pub enum Role {
     Admin,
 }
 
+impl Role {
+    /// Returns the role that settings ask for.
+    pub fn of(values: &BTreeMap<String, String>) -> Role {
+        let word = values.get("frazil.internal.role").map(|word| word.trim());
+        match word {
+            Some(word) if word.eq_ignore_ascii_case("channel") => Role::Channel,
+            Some(word) if word.eq_ignore_ascii_case("admin") => Role::Admin,
+            _ => Role::Task,
+        }
+    }
+}
+
 /// What happens to records that do not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPolicy {

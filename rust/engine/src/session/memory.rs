@@ -33,7 +33,7 @@ impl Inner {
             .filter(|table| table.may_seal(&self.progress))
             .max_by_key(|table| table.open_bytes());
         match largest {
-            Some(table) => table.seal(&self.context, &mut self.progress),
+            Some(table) => table.seal(&self.context, &mut self.progress, false),
             // Commits are held up: the rows wait for theirs in the storage.
             None => self.shrink_to_budget(),
         }

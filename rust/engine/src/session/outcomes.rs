@@ -57,8 +57,8 @@ impl Inner {
 
     fn seal_what_is_due(&mut self) -> Result<()> {
         for table in &mut self.tables {
-            if table.is_due(&self.hub, &self.progress) {
-                table.seal(&self.context, &mut self.progress)?;
+            if let Some(urgent) = table.due(&self.hub, &self.progress) {
+                table.seal(&self.context, &mut self.progress, urgent)?;
             }
         }
         self.relieve()
@@ -84,8 +84,9 @@ impl Inner {
             return Ok(());
         }
         for table in &mut self.tables {
+            table.drain(self.progress.session());
             if table.may_seal(&self.progress)
-                && let Err(error) = table.seal(&self.context, &mut self.progress)
+                && let Err(error) = table.seal(&self.context, &mut self.progress, true)
             {
                 if error.kind() != ErrorKind::Retriable {
                     return Err(error);
@@ -147,7 +148,7 @@ impl Inner {
             return;
         };
         match outcome.verdict {
-            Verdict::Durable(loaded) => {
+            Verdict::Durable(after) => {
                 self.failing_since = None;
                 if self
                     .progress
@@ -155,9 +156,20 @@ impl Inner {
                 {
                     self.request_commit = true;
                 }
-                table.committed(loaded.map(|loaded| *loaded));
+                table.committed(after);
             }
             Verdict::Rejected(reason) => self.start_over_later(Redo::Rejected(reason)),
+            Verdict::Expired => self.start_over_later(Redo::Rejected(
+                "a segment waited for its commit for too long".to_owned(),
+            )),
+            Verdict::Fenced { epoch } => self.fail(
+                &SinkError::fatal(
+                    "WRITER_FENCED",
+                    "the table's offsets were reset after this task started; restart the task",
+                )
+                .with("table", &outcome.table.ident.0)
+                .with("epoch", epoch),
+            ),
             Verdict::Failed(error) => self.fail(&error),
         }
     }

@@ -15,13 +15,13 @@ use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
 use frazil_core::config::{SinkConfig, TableConfig};
+use frazil_core::control::message::TableStamp;
 use frazil_core::control::writer::{TableIndex, WriterProgress};
 use frazil_core::convert::{ConvertOptions, TableConverter};
 use frazil_core::limits;
 use frazil_core::schema::evolve::Evolution;
 use frazil_core::wire::Frame;
 use frazil_core::{Result, SinkError};
-use iceberg::spec::TableMetadata;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ use super::rows::{AppendRows, note_written, rows_beyond_bounds};
 use super::sealing::{ClosedFiles, SealWork};
 use crate::catalog::{Catalog, LoadedTable};
 use crate::commit::create::{evolve_schema, load_or_create};
-use crate::hub::{Hub, Outcome, TableHub, TableIdentKey, TableKey};
+use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
 use crate::writer::{TableWriter, TableWriterConfig};
 
@@ -136,13 +136,21 @@ impl TableSlot {
     /// Sends the outcomes of `session` to the session's inbox.
     pub(crate) fn join(&self, session: Uuid, context: &SessionContext) {
         let inbox = context.inbox.clone();
+        let config = &context.config;
         self.hub.join(
             session,
+            config.task,
+            config.control.epoch,
             Box::new(move |outcome: Outcome| {
                 // A session that is gone asks its table when it starts again.
                 let _ = inbox.send(Inbound::Outcome(outcome));
             }),
         );
+    }
+
+    /// `session` waits for the commits of what it has handed over.
+    pub(crate) fn drain(&self, session: Uuid) {
+        self.hub.drain(session);
     }
 
     pub(crate) fn leave(&mut self, session: Uuid) {
@@ -196,22 +204,20 @@ impl TableSlot {
             && progress.unacked(self.index) < limits::SEGMENTS_IN_FLIGHT_MAX
     }
 
-    /// Tells whether the table's interval, rows or bytes ask for a commit now.
-    pub(crate) fn is_due(&self, hub: &Hub, progress: &WriterProgress) -> bool {
-        let Some(open) = &self.open else { return false };
-        if !self.may_seal(progress) {
-            return false;
-        }
+    /// Tells whether the table's interval, rows or bytes ask for a commit now: `Some(true)` for one
+    /// that does not wait for the interval.
+    pub(crate) fn due(&self, hub: &Hub, progress: &WriterProgress) -> Option<bool> {
+        let open = self.open.as_ref().filter(|_| self.may_seal(progress))?;
         let round = hub.round(self.interval());
-        open.opened_round.is_some_and(|opened| opened < round)
-            || self
-                .config
-                .commit_rows
-                .is_some_and(|rows| open.rows >= rows)
-            || self
-                .config
+        if open.opened_round.is_some_and(|opened| opened < round) {
+            return Some(false);
+        }
+        let limits = &self.config;
+        let is_full = limits.commit_rows.is_some_and(|rows| open.rows >= rows)
+            || limits
                 .commit_bytes
-                .is_some_and(|bytes| open.data_bytes() >= bytes)
+                .is_some_and(|bytes| open.data_bytes() >= bytes);
+        is_full.then_some(true)
     }
 
     /// Does whatever may fail for reasons outside the records: loads or creates the table, follows
@@ -286,7 +292,7 @@ impl TableSlot {
             open.state = state;
         }
         self.stale = false;
-        self.committed(Some(loaded));
+        self.committed(After::Table(Box::new(loaded)));
         Ok(())
     }
 
@@ -525,11 +531,13 @@ impl TableSlot {
         })
     }
 
-    /// Makes a segment of the open rows and sends it, once its files are durable, to the hub.
+    /// Makes a segment of the open rows and sends it, once its files are durable, to the hub. An
+    /// `urgent` one, and one that takes the last place in flight, does not wait for the interval.
     pub(crate) fn seal(
         &mut self,
         context: &SessionContext,
         progress: &mut WriterProgress,
+        urgent: bool,
     ) -> Result<()> {
         self.close_files(context, progress)?;
         let held = self.open_bytes();
@@ -550,11 +558,12 @@ impl TableSlot {
             sealed,
         };
         self.sealing_bytes.fetch_add(held, Ordering::Relaxed);
-        self.spawn(context, work, held);
+        let urgent = urgent || progress.unacked(self.index) >= limits::SEGMENTS_IN_FLIGHT_MAX;
+        self.spawn(context, work, held, urgent);
         Ok(())
     }
 
-    fn spawn(&self, context: &SessionContext, work: SealWork, held: u64) {
+    fn spawn(&self, context: &SessionContext, work: SealWork, held: u64, urgent: bool) {
         let session = work.sealed.session;
         let hub = Arc::clone(&self.hub);
         let inbox = context.inbox.clone();
@@ -565,7 +574,7 @@ impl TableSlot {
             let result = task.await;
             sealing_bytes.fetch_sub(held, Ordering::Relaxed);
             let error = match result {
-                Ok(Ok(segment)) => return hub.submit(segment),
+                Ok(Ok(segment)) => return hub.submit(segment, urgent),
                 Ok(Err(error)) => error,
                 Err(_) => SinkError::internal("sealing a segment panicked"),
             };
@@ -575,17 +584,20 @@ impl TableSlot {
         });
     }
 
-    /// A commit of this table succeeded; `loaded` is the table after it.
-    pub(crate) fn committed(&mut self, loaded: Option<LoadedTable>) {
-        let (Some(open), Some(loaded)) = (&self.open, loaded) else {
+    /// A commit of this table succeeded, and this is known of the table after it.
+    pub(crate) fn committed(&mut self, after: After) {
+        let Some(open) = &self.open else {
             return;
         };
-        let (before, after) = (&open.loaded.metadata, &loaded.metadata);
-        if before.current_schema_id() != after.current_schema_id()
-            || before.default_partition_spec_id() != after.default_partition_spec_id()
-            || write_properties_differ(before, after)
-        {
-            self.newer = Some(loaded);
+        let before = TableStamp::of(&open.loaded.metadata);
+        match after {
+            After::Unknown => {}
+            After::Table(loaded) => {
+                if TableStamp::of(&loaded.metadata) != before {
+                    self.newer = Some(*loaded);
+                }
+            }
+            After::Stamp(stamp) => self.stale |= stamp != before,
         }
     }
 }
@@ -613,19 +625,6 @@ impl OpenTable {
         let writer = self.writer.as_ref().map_or(0, TableWriter::data_bytes);
         self.converter.bytes() as u64 + writer + closed
     }
-}
-
-/// The properties that the writer obeys; the state of writers is not among them.
-fn write_properties_differ(before: &TableMetadata, after: &TableMetadata) -> bool {
-    let relevant = |metadata: &TableMetadata| -> BTreeMap<String, String> {
-        metadata
-            .properties()
-            .iter()
-            .filter(|(key, _)| key.starts_with("write."))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
-    };
-    relevant(before) != relevant(after)
 }
 
 /// Retriable: the session starts over with the table that is there.
