@@ -102,15 +102,17 @@ public class ControlChannelTest {
         links.get(0).lead();
         await("leadership", () -> session.led);
         synchronized (refusals) {
-            refusals.add(new TimeoutException("no broker"));
-            refusals.add(new TimeoutException("no broker"));
+            for (int refusal = 0; refusal < 4; refusal++) {
+                refusals.add(new TimeoutException("no broker"));
+            }
         }
         session.answers.add(new Answers().message("lost").encode());
         await("the message", () -> links.get(0).producer.history().size() == 1);
         links.get(0).producer.errorNext(new TimeoutException("not taken"));
         await("nobody to lead", () -> !session.led);
+        assertEquals("and that while there is no connection", 1, links.size());
         await("a new connection", () -> links.size() == 2);
-        assertEquals(4, opened.get());
+        assertEquals(6, opened.get());
         assertTrue(links.get(0).producer.closed());
         assertNull(channel.failure());
         links.get(1).lead();
