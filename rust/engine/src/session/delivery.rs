@@ -15,6 +15,7 @@ use frazil_core::{Result, SinkError};
 use super::Inner;
 use super::rows::AppendRows;
 use super::table::TableSlot;
+use crate::failpoint;
 
 impl Inner {
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<Effects> {
@@ -51,6 +52,7 @@ impl Inner {
                 return Err(error);
             }
         }
+        failpoint::cut("session.after-append");
         for run in frame.runs() {
             self.progress
                 .read(&run.partition, run.first_offset(), run.last_offset());

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::table::TableSlot;
 use super::{DRAIN_WAIT, Inbound, Inner, PUT_WAIT};
+use crate::failpoint;
 use crate::hub::{Outcome, Verdict};
 
 /// Rejections within [`REJECTION_WINDOW`] after which the task gives up.
@@ -154,6 +155,7 @@ impl Inner {
                     .durable(outcome.session, table.index(), outcome.sequence)
                 {
                     self.request_commit = true;
+                    failpoint::cut("session.after-result");
                 }
                 table.committed(loaded.map(|loaded| *loaded));
             }

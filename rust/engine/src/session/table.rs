@@ -31,6 +31,7 @@ use super::rows::{AppendRows, note_written, rows_beyond_bounds};
 use super::sealing::{ClosedFiles, SealWork};
 use crate::catalog::{Catalog, LoadedTable};
 use crate::commit::create::{evolve_schema, load_or_create};
+use crate::failpoint;
 use crate::hub::{Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
 use crate::writer::{TableWriter, TableWriterConfig};
@@ -565,7 +566,10 @@ impl TableSlot {
             let result = task.await;
             sealing_bytes.fetch_sub(held, Ordering::Relaxed);
             let error = match result {
-                Ok(Ok(segment)) => return hub.submit(segment),
+                Ok(Ok(segment)) => {
+                    hub.submit(segment);
+                    return failpoint::cut("seal.after-submit");
+                }
                 Ok(Err(error)) => error,
                 Err(_) => SinkError::internal("sealing a segment panicked"),
             };

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use crate::failpoint;
 use crate::storage::{TableStorage, store_error};
 
 /// Bytes of each part of a multipart upload.
@@ -266,6 +267,7 @@ async fn send_parts(
                     part
                 }
             };
+            failpoint::cut("upload.before-part");
             if !part.bytes.is_empty() {
                 let sending = upload.put_part(part.bytes.clone().into());
                 running.push(async move {
