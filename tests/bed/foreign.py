@@ -37,8 +37,9 @@ def reference(branch: str, snapshot_id: int) -> dict:
     }
 
 
-def commit_to_branch(catalog, table: str, branch: str) -> int:
-    """Adds an empty snapshot with a new sequence number to a branch, which starts at main."""
+def try_commit(catalog, table: str, branch: str, at_ms: int | None = None) -> int:
+    """Tries to add an empty snapshot with a new sequence number to a branch, which starts at main,
+    and returns the catalog's status."""
     namespace, name = table.rsplit(".", 1)
     metadata = catalog.metadata(namespace, name)
     refs = metadata["refs"]
@@ -48,20 +49,53 @@ def commit_to_branch(catalog, table: str, branch: str) -> int:
         "snapshot-id": random.randrange(1, 2**62),
         "parent-snapshot-id": parent_id,
         "sequence-number": metadata["last-sequence-number"] + 1,
-        "timestamp-ms": max(int(time.time() * 1000), metadata["last-updated-ms"]),
+        "timestamp-ms": at_ms or max(int(time.time() * 1000), metadata["last-updated-ms"]),
         "manifest-list": parent["manifest-list"],
         "summary": {"operation": "append"},
         "schema-id": metadata["current-schema-id"],
     }
     if metadata["format-version"] >= 3:
         snapshot |= {"first-row-id": metadata["next-row-id"], "added-rows": 0}
-    must_change(
-        catalog,
-        table,
+    asserted = {
+        "type": "assert-ref-snapshot-id",
+        "ref": branch,
+        "snapshot-id": parent_id if branch in refs else None,
+    }
+    updates = [
         {"action": "add-snapshot", "snapshot": snapshot},
         reference(branch, snapshot["snapshot-id"]),
-    )
-    return snapshot["snapshot-id"]
+    ]
+    return change(catalog, table, updates, [asserted])[0]
+
+
+def commit_to_branch(catalog, table: str, branch: str, at_ms: int | None = None) -> None:
+    """Adds an empty snapshot to a branch, which starts at main."""
+    status = try_commit(catalog, table, branch, at_ms)
+    if status != 200:
+        raise BedError(f"a foreign commit to {branch} of {table}: {status}")
+
+
+class Storm:
+    """Commits empty snapshots to main, ten in a second when the catalog lets it."""
+
+    def __init__(self, catalog, table: str) -> None:
+        self.statuses: list[int] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(catalog, table), daemon=True)
+
+    def start(self) -> Storm:
+        self._thread.start()
+        return self
+
+    def stop(self) -> list[int]:
+        """Returns the statuses of all attempts."""
+        self._stop.set()
+        self._thread.join(60)
+        return self.statuses
+
+    def _work(self, catalog, table: str) -> None:
+        while not self._stop.wait(0.1):
+            self.statuses.append(try_commit(catalog, table, "main"))
 
 
 def rollback(catalog, table: str, snapshot_id: int, branch: str = "main") -> None:

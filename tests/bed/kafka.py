@@ -182,6 +182,11 @@ class Broker:
         found = asked[group].result(30).topic_partitions
         return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
+    def members(self, group: str) -> int:
+        """Counts the members of a consumer group."""
+        described = self.admin.describe_consumer_groups([group])[group].result(30)
+        return len(described.members)
+
     def wait_group_offsets(
         self, group: str, expected: dict[tuple[str, int], int], timeout: float = 30
     ) -> None:

@@ -166,7 +166,7 @@ class Rule:
     def fits(self, asked: Asked, random_number: float) -> bool:
         return (
             (self.count is None or self.met < self.count)
-            and self.method in (None, asked.method)
+            and (self.method is None or asked.method in self.method.split("|"))
             and re.search(self.path, asked.path) is not None
             and random_number < self.share
         )

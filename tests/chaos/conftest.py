@@ -53,6 +53,7 @@ def flow(cut_worker, broker, proxied, proxy, points, name) -> Callable[..., Flow
 
     def make(**options) -> Flow:
         options.setdefault("catalog", proxied)
-        return Flow(cut_worker, broker, name=name, reads=proxied.direct, **options)
+        options.setdefault("reads", proxied.direct)
+        return Flow(cut_worker, broker, name=name, **options)
 
     return make

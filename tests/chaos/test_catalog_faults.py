@@ -60,12 +60,13 @@ def test_a_commit_is_applied_long_after_it_was_given_up(flow, proxy, early, time
 @pytest.mark.long
 def test_a_foreign_writer_commits_all_the_time(flow, proxied):
     with flow().running() as run:
-        other = foreign.Appender(proxied.direct.uri, run.tables[0]).start()
+        other = foreign.Appender(proxied.direct.uri, run.tables[0], threads=1).start()
+        storm = foreign.Storm(run.reads, run.tables[0]).start()
         for _ in range(10):
             run.send(200)
-            run.wait_progress()
-        rows = other.stop()
-        assert rows > 20, f"the other writer made only {rows} commits"
+            wait_until("rows", lambda: run.view.rows() >= run.sent, 60, 0.2)
+        statuses, rows = storm.stop(), other.stop()
+        assert statuses.count(200) > 20, f"the other writer was slow: {statuses}"
         run.check(foreign=rows)
         asked = f"SELECT count(*), count(DISTINCT _offset) FROM {{t}} WHERE _topic = '{foreign.TOPIC}'"
         assert run.view.query(asked) == [(rows, rows)]
