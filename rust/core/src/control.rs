@@ -11,4 +11,5 @@
 
 pub mod coordinator;
 pub mod segment;
+pub mod task;
 pub mod writer;
