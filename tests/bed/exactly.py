@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import random
 import threading
 import time
 from typing import Iterator
@@ -84,6 +86,19 @@ class Flow:
             raise BedError("every partition gets the same number of records")
         orders = data.orders(count, self.sent)
         self.broker.produce_json(self.name, orders, lambda index: index % self.partitions)
+        self.sent += count
+
+    def send_noise(self, count: int) -> None:
+        """Sends orders with a text that does not compress, 12 kB each: files of several parts."""
+
+        def noisy() -> Iterator[dict]:
+            for order in data.orders(count, self.sent):
+                dice = random.Random(order["id"])
+                yield {**order, "note": base64.b64encode(dice.randbytes(9000)).decode()}
+
+        if count % self.partitions:
+            raise BedError("every partition gets the same number of records")
+        self.broker.produce_json(self.name, noisy(), lambda index: index % self.partitions)
         self.sent += count
 
     def send_nothing(self, count: int) -> None:
@@ -168,6 +183,16 @@ class Flow:
 
     def kill(self) -> None:
         self.worker.kill()
+
+    def restart_tasks(self, timeout: float = 60) -> None:
+        """Restarts what has failed, as a person would, and waits until it runs."""
+        path = f"/connectors/{self.name}/restart?includeTasks=true&onlyFailed=true"
+        self.worker.insist("POST", path)
+        wait_until(
+            f"{self.tasks} running tasks of {self.name}",
+            lambda: self.worker.task_states(self.name) == ["RUNNING"] * self.tasks,
+            timeout,
+        )
 
 
 def pause_for(seconds: float) -> None:

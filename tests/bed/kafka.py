@@ -146,6 +146,7 @@ class Broker:
                 "batch.size": 262144,
                 "compression.type": "lz4",
                 "acks": "all",
+                "message.max.bytes": 10_000_000,
                 "queue.buffering.max.messages": 200000,
             }
         )

@@ -8,15 +8,18 @@ The client's `Host` header is passed on as it is, for a signature may cover it.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import random
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Callable
 
 from .process import BedError, wait_until
@@ -182,7 +185,7 @@ COMMIT = r"/tables/[^/?]+$|/transactions/commit$"
 class Proxy:
     """Listens on a free port, and sends on to `target` on loopback."""
 
-    def __init__(self, target: int, seed: int = 7) -> None:
+    def __init__(self, target: int, seed: int = 7, certificate: Path | None = None) -> None:
         self.target = target
         self.log: list[tuple[str, str, int]] = []
         self._rules: list[Rule] = []
@@ -190,12 +193,28 @@ class Proxy:
         self._random = random.Random(seed)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.proxy = self
-        self.uri = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._tls: ssl.SSLContext | None = None
+        if certificate is not None:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.present(certificate)
+        scheme = "http" if self._tls is None else "https"
+        self.uri = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def start(self) -> Proxy:
         self._thread.start()
         return self
+
+    def present(self, certificate: Path) -> None:
+        """Shows another certificate from now on, and ends all connections."""
+        if self._tls is None:
+            raise BedError("the proxy has no TLS")
+        self._tls.load_cert_chain(certificate)
+        self._server.hang_up()
+
+    def secured(self, connection: socket.socket) -> socket.socket:
+        """Begins TLS on a connection, where there is any."""
+        return connection if self._tls is None else self._tls.wrap_socket(connection, True)
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -254,12 +273,51 @@ class Proxy:
             connection.close()
 
 
+class Gate:
+    """A TCP port in front of another one. While it is closed it takes connections and is silent, as
+    a host behind a broken firewall is."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._opened = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def stop(self) -> None:
+        self._opened.set()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        self._opened.wait()
+        with contextlib.suppress(OSError):
+            server = socket.create_connection(("127.0.0.1", self._target))
+            pipe = threading.Thread(target=self._copy, args=(server, client), daemon=True)
+            pipe.start()
+            self._copy(client, server)
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError), source, target:
+            while data := source.recv(65536):
+                target.sendall(data)
+
+
 class Proxied:
     """A catalog whose connector goes through a proxy, while tests go straight to it."""
 
-    def __init__(self, catalog, port: int) -> None:
+    def __init__(self, catalog, port: int, certificate: Path | None = None) -> None:
         self.direct = catalog
-        self.proxy = Proxy(port).start()
+        self.proxy = Proxy(port, certificate=certificate).start()
 
     def connector(self) -> dict[str, str]:
         return {**self.direct.connector(), "iceberg.catalog.uri": self.proxy.uri}
@@ -269,6 +327,28 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
     proxy: Proxy
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self._connections: list[socket.socket] = []
+
+    def hang_up(self) -> None:
+        """Ends all connections."""
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._connections.clear()
+
+    def process_request_thread(self, request, client_address) -> None:
+        """A thread of its own takes the time that a handshake needs."""
+        try:
+            connection = self.proxy.secured(request)
+        except OSError:
+            # The client does not like the certificate.
+            self.shutdown_request(request)
+            return
+        self._connections.append(connection)
+        super().process_request_thread(connection, client_address)
 
     def handle_error(self, request, client_address) -> None:
         """A client that went away is part of the game."""

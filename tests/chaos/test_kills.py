@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import random
-
 import pytest
 
 from bed.failpoints import wait_cut
@@ -50,20 +47,12 @@ def test_a_worker_dies_at_a_step(flow, points, point, landed):
 
 # Injection: 2
 @pytest.mark.long
-def test_a_worker_dies_in_the_middle_of_an_upload(flow, points, scratch, name):
+def test_a_worker_dies_in_the_middle_of_an_upload(flow, points):
     """A file of several parts. No reader sees a part of it, and what is left is no data file."""
     run = flow(partitions=2, tasks=1, iceberg__control__commit__interval_ms="20000")
-    noise = random.Random(5)
     with run.running(first=0):
         points.arm(upload__before_part="kill*1")
-
-        def values(count: int):
-            for number in range(run.sent, run.sent + count):
-                text = base64.b64encode(noise.randbytes(9000)).decode()
-                yield {"id": number, "note": text}
-
-        run.broker.produce_json(name, values(4000), lambda index: index % 2)
-        run.sent += 4000
+        run.send_noise(4000)
         run.worker.process.wait_ended(90)
         points.disarm()
         assert run.view.rows() == 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bed import data
 from bed.exactly import Flow, pause_for
 from bed.failpoints import wait_cut
 from bed.process import wait_until
+from bed.proxy import Gate
 
 long = pytest.mark.long
 
@@ -42,7 +42,10 @@ def test_native_code_panics(flow, cut_worker, broker, proxied, points, name, poi
         other.wait_lag()
         pid = cut_worker.process.pid
         points.arm(**{point.replace(".", "__").replace("-", "_"): "panic*1"})
-        run.send(400) if not big else run.send(200_000)
+        if big:
+            run.send_noise(2000)
+        else:
+            run.send(400)
         wait_cut(run.worker, point)
         points.disarm()
         wait_until(
@@ -53,20 +56,12 @@ def test_native_code_panics(flow, cut_worker, broker, proxied, points, name, poi
         trace = run.worker.failure(run.name)
         if trace:
             assert "ConnectException" in trace, trace
-            run.worker.call("POST", f"/connectors/{run.name}/tasks/0/restart")
-            run.worker.wait_running(run.name)
+            run.restart_tasks()
         other.send(400)
         other.check()
         run.send(400)
         run.check(timeout=120)
         assert cut_worker.process.running() and cut_worker.process.pid == pid
-
-
-def configure_topic(broker, topic: str, key: str, value: str) -> None:
-    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in broker.admin.incremental_alter_configs([resource]).values():
-        future.result(30)
 
 
 # Promise: a record that does not fit is in the dead letter queue although the queue did not answer
@@ -75,9 +70,15 @@ def configure_topic(broker, topic: str, key: str, value: str) -> None:
 @pytest.mark.long
 def test_the_queue_does_not_answer_and_the_worker_dies(flow, broker, name):
     dead = f"{name}_dead"
-    # One broker is not enough for this topic: its writes are never acknowledged.
-    broker.create_topic(dead, **{"min.insync.replicas": "2"})
-    run = flow(tasks=1, partitions=1, errors__deadletterqueue__topic__name=dead, **DEAD)
+    broker.create_topic(dead)
+    gate = Gate(broker.port)
+    run = flow(
+        tasks=1,
+        partitions=1,
+        errors__deadletterqueue__topic__name=dead,
+        producer__override__bootstrap__servers=gate.address,
+        **DEAD,
+    )
     with run.running(first=100):
         run.wait_lag()
         at = run.sent
@@ -89,7 +90,7 @@ def test_the_queue_does_not_answer_and_the_worker_dies(flow, broker, name):
         assert broker.group_offsets(f"connect-{name}")[(name, 0)] <= at + 50
         run.kill()
         assert not broker.read(dead, 1, 3), "the queue has the letter already"
-        configure_topic(broker, dead, "min.insync.replicas", "1")
+        gate.open()
         run.revive()
         run.view.wait_rows(run.sent - 1, 90)
         letters = broker.read(dead, 2, 10)
@@ -97,6 +98,7 @@ def test_the_queue_does_not_answer_and_the_worker_dies(flow, broker, name):
         run.wait_lag(60)
         asked = "SELECT count(*), count(DISTINCT _offset) FROM {t}"
         assert run.view.query(asked) == [(run.sent - 1, run.sent - 1)]
+    gate.stop()
 
 
 # Injection: 37
@@ -162,3 +164,72 @@ def test_a_record_is_very_large(flow, broker):
         run.check(timeout=120)
         asked = "SELECT count(*) FROM {t} WHERE length(note) = 8000000"
         assert run.view.query(asked) == [(3,)]
+
+
+# Injection: 39
+@pytest.mark.long
+def test_bytes_that_are_no_json_go_to_the_queue(flow, broker, name):
+    """The converter of the worker reads them, and says so to the queue."""
+    dead = f"{name}_dead"
+    broker.create_topic(dead)
+    run = flow(tasks=1, partitions=1, errors__deadletterqueue__topic__name=dead, **DEAD)
+    with run.running(first=100):
+        values = [json.dumps(order).encode() for order in data.orders(20, run.sent)]
+        values[7] = b'{"id": 1'
+        values[11] = b"\x00\x00\x00\x00\x07\xff"
+        broker.produce(name, [(0, None, value) for value in values])
+        run.send_nothing(20)
+        run.view.wait_rows(run.sent - 2, 60)
+        letters = broker.read(dead, 3, 5)
+        assert [letter.value() for letter in letters] == [values[7], values[11]]
+        run.wait_lag(60)
+        assert run.worker.task_states(name) == ["RUNNING"]
+
+
+# Promise: a task that hangs in native code while it is stopped, and goes on when its successor has
+# its partitions, doubles nothing
+# Injection: 65
+@pytest.mark.long
+def test_a_stopped_task_hangs(flow, points):
+    with flow(tasks=1).running() as run:
+        run.wait_lag()
+        points.arm(session__after_append="wait:25000*1")
+        run.send(400)
+        wait_cut(run.worker, "session.after-append")
+        points.disarm()
+        run.worker.insist("PUT", f"/connectors/{run.name}/stop")
+        pause_for(1)
+        run.worker.insist("PUT", f"/connectors/{run.name}/resume")
+        run.send(400)
+        run.settle(120)
+        # The one that hung wakes up behind its successor.
+        pause_for(20)
+        run.send(400)
+        run.check(timeout=120, lag=60)
+
+
+# Promise: tables that are added and taken out of a running configuration get each row once
+# Injection: 66
+@pytest.mark.long
+def test_tables_are_added_while_rows_flow(flow):
+    run = flow(tables=2, tasks=2)
+    both = run.config["iceberg.tables"]
+    run.config["iceberg.tables"] = run.tables[0]
+    first, second = run.views
+    run.views = [first]
+    with run.running():
+        run.feed(count=200, pause=0.2)
+        run.wait_progress()
+        run.worker.configure(run.name, {**run.config, "iceberg.tables": both})
+        wait_until("rows in the new table", lambda: second.rows() > 0, 90, 0.5)
+        run.worker.configure(run.name, run.config)
+        run.worker.wait_running(run.name, 2)
+        run.wait_progress()
+        run.check(timeout=120, lag=60)
+        # Of each partition the new table has a whole range of offsets, once.
+        asked = (
+            "SELECT count(*) FILTER (n != high - low + 1 OR n != apart) FROM (SELECT _partition,"
+            " count(*) n, count(DISTINCT _offset) apart, min(_offset) low, max(_offset) high"
+            " FROM {t} GROUP BY _partition)"
+        )
+        assert second.query(asked) == [(0,)]
