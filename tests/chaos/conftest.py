@@ -6,7 +6,7 @@ from typing import Callable, Iterator
 
 import pytest
 
-from bed.connect import Worker
+from bed.connect import Worker, start_cluster
 from bed.exactly import Flow
 from bed.failpoints import Failpoints
 from bed.proxy import Proxied, Proxy
@@ -55,5 +55,27 @@ def flow(cut_worker, broker, proxied, proxy, points, name) -> Callable[..., Flow
         options.setdefault("catalog", proxied)
         options.setdefault("reads", proxied.direct)
         return Flow(cut_worker, broker, name=name, **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def cluster(make_worker, failpoints) -> Iterator[list[Worker]]:
+    """Two workers of one cluster."""
+    settings = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1500"}
+    workers = start_cluster(
+        make_worker, 2, plugin="jar", heap="384m", settings=settings, **failpoints.worker_options()
+    )
+    yield workers
+    for worker in workers:
+        worker.stop()
+
+
+@pytest.fixture
+def spread(cluster, broker, proxied, proxy, points, name) -> Callable[..., Flow]:
+    """Makes flows whose two tasks run on the two workers of the cluster."""
+
+    def make(**options) -> Flow:
+        return Flow(cluster[0], broker, proxied, name, reads=proxied.direct, **options)
 
     return make

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Callable, Iterator
+from typing import Iterator
 
 import pytest
 from confluent_kafka import Consumer
 
-from bed.connect import Worker, start_cluster
+from bed.connect import Worker
 from bed.exactly import Flow, pause_for
 from bed.failpoints import wait_cut
 from bed.process import wait_until
@@ -21,28 +21,6 @@ COOPERATIVE = {
         "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
     )
 }
-
-
-@pytest.fixture(scope="module")
-def cluster(make_worker, failpoints) -> Iterator[list[Worker]]:
-    """Two workers of one cluster."""
-    settings = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1500"}
-    workers = start_cluster(
-        make_worker, 2, plugin="jar", heap="384m", settings=settings, **failpoints.worker_options()
-    )
-    yield workers
-    for worker in workers:
-        worker.stop()
-
-
-@pytest.fixture
-def spread(cluster, broker, proxied, proxy, points, name) -> Callable[..., Flow]:
-    """Makes flows whose two tasks run on the two workers of the cluster."""
-
-    def make(**options) -> Flow:
-        return Flow(cluster[0], broker, proxied, name, reads=proxied.direct, **options)
-
-    return make
 
 
 def on_both(run: Flow, workers: list[Worker]) -> None:
