@@ -19,7 +19,9 @@ mod wait;
 pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
 pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
+pub(crate) use run::now_ms;
 pub use wait::Cancel;
+pub(crate) use wait::pause;
 
 use frazil_core::{Result, SinkError};
 use iceberg::io::FileIO;

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use frazil_core::SinkError;
+use frazil_core::commit::action::RollbackPolicy;
 use frazil_core::commit::outcome::SegmentOutcome;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::config::{CatalogConfig, SinkConfig};
@@ -102,6 +103,8 @@ pub struct HubConfig {
     pub block_max: Duration,
     /// The longest table property that may hold source offsets.
     pub state_bytes_max: usize,
+    /// What to do when a branch was rolled back behind the writer's last commit.
+    pub rollback: RollbackPolicy,
     /// What tells this catalog and its credentials from others.
     pub catalog: [u8; 32],
 }
@@ -114,6 +117,7 @@ impl HubConfig {
             connector: config.connector.clone(),
             block_max: Duration::from_millis(config.control.table_block_max_ms),
             state_bytes_max: config.control.state_bytes_max,
+            rollback: config.control.rollback,
             catalog: fingerprint(&config.catalog),
         }
     }
@@ -126,12 +130,13 @@ impl HubConfig {
             self.connector.clone(),
             self.block_max,
             self.state_bytes_max,
+            self.rollback,
             self.catalog,
         )
     }
 }
 
-type HubKey = (String, String, Duration, usize, [u8; 32]);
+type HubKey = (String, String, Duration, usize, RollbackPolicy, [u8; 32]);
 
 fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
     let mut digest = Sha256::new();
@@ -246,6 +251,7 @@ impl Hub {
         )
         .with_hub_id(self.id.simple().to_string())
         .with_state_bytes_max(self.config.state_bytes_max)
+        .with_rollback(self.config.rollback)
         .with_cancel(self.cancel.clone());
         let actor = Actor {
             hub: Arc::downgrade(self),

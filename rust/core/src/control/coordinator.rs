@@ -123,6 +123,7 @@ mod tests {
             branch: "main".to_owned(),
             ranges: Vec::new(),
             watermarks: BTreeMap::new(),
+            topic_ids: BTreeMap::new(),
             manifests: Vec::new(),
             rows: 0,
             bytes: 0,

@@ -134,6 +134,7 @@ impl World {
                 })
                 .collect(),
             watermarks: BTreeMap::new(),
+            topic_ids: Default::default(),
             rows: ranges
                 .iter()
                 .map(|(_, start, end)| (end - start) as u64)
@@ -212,7 +213,7 @@ fn committer(catalog: Arc<dyn Catalog>, ident: &TableIdent, wid: &str) -> TableC
             conflict_pause_max: Duration::from_millis(20),
             unknown_pause_min: Duration::from_millis(1),
             unknown_pause_max: Duration::from_millis(20),
-            one_owner: false,
+            ..CommitSettings::default()
         })
 }
 

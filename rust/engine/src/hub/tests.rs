@@ -17,6 +17,7 @@ fn segment(session: u128, seq: u64) -> Segment {
         branch: "main".to_owned(),
         ranges: Vec::new(),
         watermarks: BTreeMap::new(),
+        topic_ids: Default::default(),
         manifests: Vec::new(),
         rows: 0,
         bytes: 0,
