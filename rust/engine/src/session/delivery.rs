@@ -13,11 +13,7 @@ use frazil_core::{Result, SinkError};
 
 use super::Inner;
 use super::rows::AppendRows;
-<<<<<<< HEAD
-use super::table::TableSlot;
 use crate::failpoint;
-=======
->>>>>>> main
 
 impl Inner {
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<Effects> {
