@@ -15,9 +15,13 @@ CUTS = [
     pytest.param("session.after-append", False, id="1-while-buffering", marks=long),
     pytest.param("seal.after-data-files", False, id="3-before-the-manifest"),
     pytest.param("seal.after-manifest", False, id="4-before-the-segment", marks=long),
+    pytest.param("task.after-seal", False, id="3-before-the-files-end", marks=long),
     pytest.param("seal.after-submit", None, id="5-after-the-segment", marks=long),
+    pytest.param("commit.after-load", False, id="5-after-the-load", marks=long),
+    pytest.param("commit.after-manifest-list", False, id="5-after-the-list", marks=long),
     pytest.param("catalog.before-commit", False, id="5-before-the-commit", marks=long),
     pytest.param("catalog.after-commit", True, id="7-after-the-commit"),
+    pytest.param("task.before-pre-commit-answer", None, id="8-in-pre-commit", marks=long),
     pytest.param("session.after-result", True, id="8-before-the-offset", marks=long),
 ]
 
