@@ -66,7 +66,12 @@ pub(crate) fn build(log: &Log) -> Result<bool, Failure> {
 fn keep() -> bool {
     let kept = library();
     let folder = kept.parent().map_or(Ok(()), fs::create_dir_all);
-    folder.is_ok() && fs::copy(released(), &kept).is_ok() && has_failpoints(&kept).unwrap_or(false)
+    let fresh = kept.with_extension("new");
+    // Renamed, not overwritten: a worker may have the old one mapped.
+    folder.is_ok()
+        && fs::copy(released(), &fresh).is_ok()
+        && fs::rename(&fresh, &kept).is_ok()
+        && has_failpoints(&kept).unwrap_or(false)
 }
 
 /// Runs the scenarios and tells whether all went well.
