@@ -234,7 +234,9 @@ async fn run(
         None => return Ok(None),
         Some(Message::Last(part)) => {
             store.put(path, part.bytes.clone().into()).await?;
-            return Ok(Some(part.bytes.len() as u64));
+            let length = part.bytes.len() as u64;
+            drop(part.held);
+            return Ok(Some(length));
         }
         Some(Message::Part(part)) => part,
     };
