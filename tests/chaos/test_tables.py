@@ -256,3 +256,33 @@ def test_the_table_is_dropped_and_made_again(flow, points):
         assert run.view.query(asked) == [(800, before, before + 799)]
         run.wait_lag()
         assert run.worker.task_states(run.name) == ["RUNNING"]
+
+
+# Promise: the partition spec and the target file size may change while rows flow
+# Injection: 66
+@pytest.mark.long
+def test_the_layout_changes_while_rows_flow(flow):
+    with flow().running() as run:
+        run.feed(count=200, pause=0.2)
+        run.wait_progress()
+        schema = run.view.metadata()["schemas"][-1]
+        column = next(field["id"] for field in schema["fields"] if field["name"] == "status")
+        field = {"source-id": column, "transform": "identity", "name": "status_part"}
+        foreign.must_change(
+            run.reads,
+            run.tables[0],
+            {"action": "add-spec", "spec": {"fields": [field]}},
+            {"action": "set-default-spec", "spec-id": -1},
+        )
+        pause_for(4)
+        sizes = {"write.target-file-size-bytes": "1048576"}
+        foreign.must_change(
+            run.reads, run.tables[0], {"action": "set-properties", "updates": sizes}
+        )
+        pause_for(4)
+        run.check(timeout=120, lag=60)
+        metadata = run.view.metadata()
+        assert metadata["default-spec-id"] != 0
+        paths = [row[0] for row in run.view.query("SELECT DISTINCT filename FROM {t}")]
+        assert any("status_part=" in path for path in paths)
+        assert any("status_part=" not in path for path in paths)

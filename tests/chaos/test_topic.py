@@ -245,7 +245,7 @@ def coordinator(run: Flow, cluster: list[Worker]) -> Worker:
     described = run.broker.admin.describe_consumer_groups([group])[group].result(30)
     owners = [m for m in described.members if m.assignment and m.assignment.topic_partitions]
     assert len(owners) == 1, described.members
-    named = owners[0].client_id
+    named = owners[0].member_id
     found = [worker for worker in cluster if named in worker.log()]
     assert len(found) == 1, f"{named} is in the logs of {len(found)} workers"
     return found[0]
