@@ -4,7 +4,7 @@
 //! one is built again in its place.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,6 +23,8 @@ pub(crate) struct Wanted {
     pub(crate) all: bool,
     pub(crate) scenario: Option<String>,
     pub(crate) minutes: Option<String>,
+    /// Takes the library and the plugin as they are.
+    pub(crate) built: bool,
     pub(crate) pytest: Vec<String>,
 }
 
@@ -76,18 +78,32 @@ fn keep() -> bool {
 
 /// Runs the scenarios and tells whether all went well.
 pub(crate) fn run(wanted: &Wanted) -> Result<bool, Failure> {
-    println!("building the library with failpoints (build/logs/failpoints.log)");
-    if !build(&Log::quiet("failpoints")?)? {
-        return Err("it was not built".to_owned());
-    }
-    println!("building the plugin (build/logs/dist.log)");
-    if !tools::dist(&Log::quiet("dist")?)? || !tools::bed(&Log::quiet("bed")?)? {
-        return Err("plugin or bed is missing: see build/logs".to_owned());
+    if !wanted.built {
+        println!("building the library with failpoints (build/logs/failpoints.log)");
+        if !build(&Log::quiet("failpoints")?)? {
+            return Err("it was not built".to_owned());
+        }
+        println!("building the plugin (build/logs/dist.log)");
+        if !tools::dist(&Log::quiet("dist")?)? || !tools::bed(&Log::quiet("bed")?)? {
+            return Err("plugin or bed is missing: see build/logs".to_owned());
+        }
     }
     let report = root().join("build/chaos.xml");
     if report.exists() {
         fs::remove_file(&report).map_err(|error| format!("cannot remove a report: {error}"))?;
     }
+    let good = Log::open("chaos")?.run(&mut pytest(wanted, &report))?;
+    let xml =
+        fs::read_to_string(&report).map_err(|error| format!("pytest left no report: {error}"))?;
+    let cases = cases_from_junit(&xml);
+    let bad = cases.iter().filter(|case| case.outcome == Outcome::Failed);
+    println!("{} scenarios, {} bad", cases.len(), bad.count());
+    let whole = wanted.all && wanted.scenario.is_none() && wanted.pytest.is_empty();
+    write(&cases, whole)?;
+    Ok(good)
+}
+
+fn pytest(wanted: &Wanted, report: &Path) -> Command {
     let mut command = Command::new(tools::python());
     command
         .args(["-m", "pytest", "-v", "-c", "tests/pytest.ini"])
@@ -110,82 +126,95 @@ pub(crate) fn run(wanted: &Wanted) -> Result<bool, Failure> {
     if let Some(minutes) = &wanted.minutes {
         command.env("FRAZIL_CHAOS_MINUTES", minutes);
     }
-    let good = Log::open("chaos")?.run(&mut command)?;
-    let xml =
-        fs::read_to_string(&report).map_err(|error| format!("pytest left no report: {error}"))?;
-    let cases = cases_from_junit(&xml);
-    let bad = cases.iter().filter(|case| case.outcome == Outcome::Failed);
-    println!("{} scenarios, {} bad", cases.len(), bad.count());
-    if wanted.all && wanted.scenario.is_none() && wanted.pytest.is_empty() {
-        write(&cases)?;
-    }
-    Ok(good)
+    command
 }
 
-/// Writes what the run showed.
-fn write(cases: &[Case]) -> Result<(), Failure> {
-    let path = root().join(RESULTS);
-    fs::write(&path, page(cases, &today()?, &machine()))
-        .map_err(|error| format!("cannot write {RESULTS}: {error}"))
+/// One scenario as it ended last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// The test with its parameters.
+    pub(crate) name: String,
+    seconds: String,
+    /// `ok`, `FAILED` or `left out`.
+    pub(crate) result: String,
+    /// The day of the run.
+    pub(crate) date: String,
 }
 
-fn page(cases: &[Case], date: &str, machine: &str) -> String {
-    let count = |outcome| cases.iter().filter(|case| case.outcome == outcome).count();
-    let mut lines = vec![
-        "# Results of the chaos runs".to_owned(),
-        String::new(),
-        "Written by `./x chaos --all`. Each scenario ends with the check for exactly once: every".to_owned(),
-        "offset in the table one time, none missing, `frazil verify` clean, lag 0. What each scenario"
-            .to_owned(),
-        "stands for is in [exactly-once.md](exactly-once.md).".to_owned(),
-        String::new(),
-        format!(
-            "{date}, {machine}: {} good, {} bad, {} left out.",
-            count(Outcome::Passed),
-            count(Outcome::Failed),
-            count(Outcome::Skipped)
-        ),
-        String::new(),
-        "| scenario | seconds | result |".to_owned(),
-        "|---|---|---|".to_owned(),
-    ];
+/// Notes what the run showed. A whole run replaces what stood there before.
+fn write(cases: &[Case], whole: bool) -> Result<(), Failure> {
+    let date = today()?;
+    let mut notes = if whole { Vec::new() } else { last()? };
     for case in cases {
         let result = match case.outcome {
             Outcome::Passed => "ok",
             Outcome::Failed => "FAILED",
             Outcome::Skipped => "left out",
         };
+        let noted = Noted {
+            name: case.name.clone(),
+            seconds: format!("{:.0}", case.seconds),
+            result: result.to_owned(),
+            date: date.clone(),
+        };
+        match notes.iter_mut().find(|known| known.name == noted.name) {
+            Some(known) => *known = noted,
+            None => notes.push(noted),
+        }
+    }
+    fs::write(root().join(RESULTS), page(&notes, &machine()))
+        .map_err(|error| format!("cannot write {RESULTS}: {error}"))
+}
+
+fn page(notes: &[Noted], machine: &str) -> String {
+    let count = |result: &str| notes.iter().filter(|noted| noted.result == result).count();
+    let mut lines = vec![format!(
+        "# Results of the chaos runs
+
+Written by `./x chaos`: how each scenario ended when it ran last. Each ends with the check for
+exactly once: every offset in the table one time, none missing, `frazil verify` clean, lag 0. Which
+fault each stands for is in [exactly-once.md](exactly-once.md).
+
+{machine}: {} good, {} bad, {} left out.
+
+| scenario | seconds | result | date |
+|---|---|---|---|",
+        count("ok"),
+        count("FAILED"),
+        count("left out")
+    )];
+    for noted in notes {
         lines.push(format!(
-            "| `{}` | {:.0} | {result} |",
-            case.name, case.seconds
+            "| `{}` | {} | {} | {} |",
+            noted.name, noted.seconds, noted.result, noted.date
         ));
     }
     lines.join("\n") + "\n"
 }
 
-/// Reads the results that were written last: full name of the case and how it ended, and the date.
-pub(crate) fn last() -> Result<(String, Vec<(String, String)>), Failure> {
+/// Reads how the scenarios ended last.
+pub(crate) fn last() -> Result<Vec<Noted>, Failure> {
     let path = root().join(RESULTS);
     if !path.exists() {
-        return Ok((String::new(), Vec::new()));
+        return Ok(Vec::new());
     }
     let text =
         fs::read_to_string(&path).map_err(|error| format!("cannot read {RESULTS}: {error}"))?;
     Ok(read(&text))
 }
 
-fn read(text: &str) -> (String, Vec<(String, String)>) {
-    let date = text
-        .lines()
-        .find(|line| line.contains(" good, "))
-        .and_then(|line| line.split(',').next())
-        .unwrap_or_default();
+/// Reads the rows of a page of results.
+pub(crate) fn read(text: &str) -> Vec<Noted> {
     let rows = text.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
-        let name = cells.next()?.strip_suffix('`')?.to_owned();
-        Some((name, cells.nth(1)?.to_owned()))
+        Some(Noted {
+            name: cells.next()?.strip_suffix('`')?.to_owned(),
+            seconds: cells.next()?.to_owned(),
+            result: cells.next()?.to_owned(),
+            date: cells.next()?.to_owned(),
+        })
     });
-    (date.to_owned(), rows.collect())
+    rows.collect()
 }
 
 fn today() -> Result<String, Failure> {
@@ -246,21 +275,18 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let cases = [
-            Case {
-                name: "test_a[7-x]".to_owned(),
-                seconds: 3.4,
-                outcome: Outcome::Passed,
-            },
-            Case {
-                name: "test_b".to_owned(),
-                seconds: 1.0,
-                outcome: Outcome::Failed,
-            },
-        ];
-        let (date, rows) = read(&page(&cases, "2026-11-29", "2 cores, 24 GiB"));
-        assert_eq!(date, "2026-11-29");
-        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(rows, [pair("test_a[7-x]", "ok"), pair("test_b", "FAILED")]);
+        let noted = |name: &str, result: &str| Noted {
+            name: name.to_owned(),
+            seconds: "3".to_owned(),
+            result: result.to_owned(),
+            date: "2026-11-29".to_owned(),
+        };
+        let notes = [noted("test_a[7-x]", "ok"), noted("test_b", "FAILED")];
+        let page = page(&notes, "2 cores, 24 GiB");
+        assert!(
+            page.contains("24 GiB: 1 good, 1 bad, 0 left out."),
+            "{page}"
+        );
+        assert_eq!(read(&page), notes);
     }
 }

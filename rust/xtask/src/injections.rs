@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::Failure;
-use crate::chaos;
+use crate::chaos::{self, Noted};
 use crate::files::{TextFile, read_all};
 use crate::promises::test_name;
 use crate::run::root;
@@ -152,7 +152,7 @@ fn layer(path: &str) -> &'static str {
     }
 }
 
-fn table(known: &Known, (date, last): &(String, Vec<(String, String)>)) -> String {
+fn table(known: &Known, last: &[Noted]) -> String {
     let mut lines = vec![
         String::new(),
         "| # | injection | covered by | layer | last result |".to_owned(),
@@ -172,7 +172,7 @@ fn table(known: &Known, (date, last): &(String, Vec<(String, String)>)) -> Strin
             Some(reason) => reason.clone(),
             None => tests.join(", "),
         };
-        let result = result(*number, covers, date, last);
+        let result = result(*number, covers, last);
         let layers = layers.join(", ");
         lines.push(format!(
             "| {number} | {text} | {by} | {layers} | {result} |"
@@ -183,35 +183,29 @@ fn table(known: &Known, (date, last): &(String, Vec<(String, String)>)) -> Strin
 }
 
 /// Returns how the runs on the bed ended last; the others run with `./x test`.
-fn result(number: u32, covers: &[Cover], date: &str, last: &[(String, String)]) -> String {
-    let bed = covers.iter().filter(|c| c.path.starts_with("tests/chaos/"));
-    let mut outcomes: Vec<&str> = Vec::new();
-    for cover in bed {
-        let cases: Vec<_> = last
-            .iter()
-            .filter(|(name, _)| {
-                name == &cover.test || name.starts_with(&format!("{}[", cover.test))
-            })
-            .collect();
-        let own = |name: &str| name.contains(&format!("[{number}-"));
-        let has_own = cases.iter().any(|(name, _)| own(name));
-        let fitting = cases.iter().filter(|(name, _)| !has_own || own(name));
-        let before = outcomes.len();
-        outcomes.extend(fitting.map(|(_, outcome)| outcome.as_str()));
-        if outcomes.len() == before {
-            outcomes.push("not run");
+fn result(number: u32, covers: &[Cover], last: &[Noted]) -> String {
+    let own = |noted: &&Noted| noted.name.contains(&format!("[{number}-"));
+    let mut ended: Vec<&Noted> = Vec::new();
+    for cover in covers.iter().filter(|c| c.path.starts_with("tests/chaos/")) {
+        let with_parameters = format!("{}[", cover.test);
+        let of_test =
+            |noted: &&Noted| noted.name == cover.test || noted.name.starts_with(&with_parameters);
+        let cases: Vec<&Noted> = last.iter().filter(of_test).collect();
+        if cases.is_empty() {
+            return "not run".to_owned();
+        }
+        match cases.iter().any(|noted| own(noted)) {
+            true => ended.extend(cases.into_iter().filter(own)),
+            false => ended.extend(cases),
         }
     }
-    if let Some(bad) = outcomes.iter().find(|outcome| **outcome != "ok") {
-        return (*bad).to_owned();
+    if let Some(bad) = ended.iter().find(|noted| noted.result != "ok") {
+        return format!("{}, {}", bad.result, bad.date);
     }
-    if !outcomes.is_empty() {
-        return format!("ok, {date}");
-    }
-    if covers.is_empty() {
-        String::new()
-    } else {
-        "in `./x test`".to_owned()
+    match ended.iter().map(|noted| &noted.date).min() {
+        Some(oldest) => format!("ok, {oldest}"),
+        None if covers.is_empty() => String::new(),
+        None => "in `./x test`".to_owned(),
     }
 }
 
@@ -256,13 +250,10 @@ mod tests {
     #[test]
     fn a_case_of_one_fault_counts_for_that_fault() {
         let known = known(&sources()).expect("well-formed");
-        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        let last = vec![
-            pair("test_it[1-x]", "ok"),
-            pair("test_it[2-y]", "FAILED"),
-            pair("test_other", "ok"),
-        ];
-        let table = table(&known, &("2026-11-29".to_owned(), last));
+        let text = "| `test_it[1-x]` | 1 | ok | 2026-11-29 |\n\
+                    | `test_it[2-y]` | 1 | FAILED | 2026-11-28 |\n\
+                    | `test_other` | 1 | ok | 2026-11-29 |";
+        let table = table(&known, &chaos::read(text));
         let row = |number: u32| {
             let start = format!("| {number} |");
             table
@@ -271,7 +262,7 @@ mod tests {
                 .map(str::to_owned)
         };
         assert!(row(1).is_some_and(|row| row.ends_with("| bed | ok, 2026-11-29 |")));
-        assert!(row(2).is_some_and(|row| row.ends_with("| bed, unit | FAILED |")));
+        assert!(row(2).is_some_and(|row| row.ends_with("| bed, unit | FAILED, 2026-11-28 |")));
         assert!(row(3).is_some_and(|row| row.contains("not built yet")));
     }
 }

@@ -35,10 +35,11 @@ usage: ./x TASK
         Runs what CI runs: fmt tidy clippy build rust java dist failpoints bed e2e
         promises injections.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
-  chaos [--scenario NAME] [--minutes M] [--all]
-        Kills, stalls, lies and refuses on the real bed (tests/chaos). --scenario: a word of the names
-        of the tests. --minutes: faults at random for so long. --all: every scenario; the results go
-        into docs/chaos-results.md. Words after `--` go to pytest.
+  chaos [--scenario NAME] [--minutes M] [--all] [--built]
+        Kills, stalls, lies and refuses on the real bed (tests/chaos); the results go into
+        docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
+        random for so long. --all: every scenario. --built: with library and plugin as they are.
+        Words after `--` go to pytest.
   injections [--write]
         Checks (or writes) the table of injected faults in docs/exactly-once.md.
   dist  Builds the plugin: build/dist/*.jar and *.zip.
@@ -140,6 +141,7 @@ fn chaos_runs(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
     while let Some(argument) = next(&mut arguments)? {
         match argument {
             Long("all") => wanted.all = true,
+            Long("built") => wanted.built = true,
             Long("scenario") => wanted.scenario = Some(text(&mut arguments)?),
             Long("minutes") => wanted.minutes = Some(text(&mut arguments)?),
             Value(word) => wanted
