@@ -146,6 +146,7 @@ class Broker:
                 "batch.size": 262144,
                 "compression.type": "lz4",
                 "acks": "all",
+                "message.max.bytes": 10_000_000,
                 "queue.buffering.max.messages": 200000,
             }
         )
@@ -181,6 +182,11 @@ class Broker:
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         found = asked[group].result(30).topic_partitions
         return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+
+    def members(self, group: str) -> int:
+        """Counts the members of a consumer group."""
+        described = self.admin.describe_consumer_groups([group])[group].result(30)
+        return len(described.members)
 
     def wait_group_offsets(
         self, group: str, expected: dict[tuple[str, int], int], timeout: float = 30

@@ -123,9 +123,13 @@ impl Inner {
             hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },
             hub::Verdict::Failed(error) => Verdict::Failed(Arc::new(error)),
         };
+        let is_durable = matches!(verdict, Verdict::Durable);
         let (session, sequence) = (outcome.session, outcome.sequence);
         self.machine
             .outcome(session, table.index(), sequence, verdict);
+        if is_durable {
+            failpoint::cut("session.after-result");
+        }
     }
 
     /// Goes on after `error`, when it may pass.

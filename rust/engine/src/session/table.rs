@@ -24,6 +24,7 @@ use super::open::{OpenTable, writer_settings};
 use super::rows::{AppendRows, note_written, rows_beyond_bounds};
 use super::sealing::{ClosedFiles, SealWork};
 use crate::catalog::{Catalog, LoadedTable};
+use crate::failpoint;
 use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
 use crate::writer::TableWriter;
@@ -351,7 +352,10 @@ impl TableSlot {
             let result = task.await;
             sealing_bytes.fetch_sub(held, Ordering::Relaxed);
             let error = match result {
-                Ok(Ok(segment)) => return hub.submit(segment, urgent),
+                Ok(Ok(segment)) => {
+                    hub.submit(segment, urgent);
+                    return failpoint::cut("seal.after-submit");
+                }
                 Ok(Err(error)) => error,
                 Err(_) => SinkError::internal("sealing a segment panicked"),
             };
