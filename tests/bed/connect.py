@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import time
+import uuid
 import urllib.error
 import urllib.request
 import zipfile
 from pathlib import Path
-from typing import Mapping
+from typing import Callable, Mapping
 
 from .artifacts import java, libraries, plugin_jar, plugin_zip
 from .kafka import Broker, logging_options
@@ -36,7 +37,7 @@ status.storage.partitions=1
 connector.client.config.override.policy=All
 plugin.path={plugins}
 plugin.discovery=service_load
-"""
+{settings}"""
 
 
 class RestError(Exception):
@@ -61,7 +62,8 @@ def lay_plugin(kind: str, plugins: Path) -> None:
 
 
 class Worker:
-    """A distributed worker of one Kafka version. `restart` and `kill` keep its group and topics."""
+    """A distributed worker of one Kafka version; `start` after `stop` or `kill` keeps its group and
+    topics. Workers with the same `group` are one cluster. `settings` are further worker properties."""
 
     def __init__(
         self,
@@ -74,6 +76,8 @@ class Worker:
         heap: str = "768m",
         jvm: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
+        group: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.version = version
         self.folder = folder
@@ -86,9 +90,10 @@ class Worker:
         self._properties.write_text(
             PROPERTIES.format(
                 bootstrap=broker.bootstrap,
-                group=folder.name,
+                group=group or folder.name,
                 port=self.port,
                 plugins=self.plugins,
+                settings="".join(f"{key}={value}\n" for key, value in (settings or {}).items()),
             )
         )
         self._command = [
@@ -104,7 +109,14 @@ class Worker:
         ]
 
     def start(self) -> Worker:
+        return self.launch().wait_ready()
+
+    def launch(self) -> Worker:
+        """Starts the process and does not wait for it."""
         self.process.start(self._command, env=self._env, cwd=self.folder)
+        return self
+
+    def wait_ready(self) -> Worker:
         self.process.wait_ready(self._answers, 180)
         return self
 
@@ -139,20 +151,27 @@ class Worker:
             raise RestError(error.code, error.read().decode("utf-8", "replace")) from None
         return json.loads(text) if text else None
 
-    def create(self, name: str, config: Mapping[str, object]) -> None:
-        """POSTs a connector. Connect answers 409 while it rebalances: then once more."""
+    def insist(self, method: str, path: str, body: object = None):
+        """As `call`, again while Connect answers 409 because it rebalances."""
         deadline = time.monotonic() + 60
         while True:
             try:
-                self.call("POST", "/connectors", {"name": name, "config": dict(config)})
-                return
+                return self.call(method, path, body)
             except RestError as error:
                 if error.status != 409 or time.monotonic() > deadline:
                     raise
                 time.sleep(0.3)
 
+    def create(self, name: str, config: Mapping[str, object]) -> None:
+        """POSTs a connector."""
+        self.insist("POST", "/connectors", {"name": name, "config": dict(config)})
+
+    def configure(self, name: str, config: Mapping[str, object]) -> None:
+        """PUTs the whole configuration of a connector, which restarts it."""
+        self.insist("PUT", f"/connectors/{name}/config", dict(config))
+
     def delete(self, name: str) -> None:
-        self.call("DELETE", f"/connectors/{name}")
+        self.insist("DELETE", f"/connectors/{name}")
 
     def validate(self, config: Mapping[str, object]) -> dict[str, list[str]]:
         """Returns the errors that `validate` gives, by key."""
@@ -163,6 +182,15 @@ class Worker:
 
     def status(self, name: str) -> dict:
         return self.call("GET", f"/connectors/{name}/status")
+
+    def task_workers(self, name: str) -> dict[int, str]:
+        """Returns the REST address of the worker that has each task."""
+        return {task["id"]: task["worker_id"] for task in self.status(name)["tasks"]}
+
+    @property
+    def worker_id(self) -> str:
+        """The name under which `task_workers` knows this worker."""
+        return f"127.0.0.1:{self.port}"
 
     def task_states(self, name: str) -> list[str]:
         try:
@@ -199,3 +227,23 @@ class Worker:
             if part["state"] == "FAILED":
                 return part["trace"]
         return None
+
+
+# A worker that is gone gives up its tasks after seconds, not after 5 minutes.
+CLUSTER_SETTINGS = {"scheduled.rebalance.max.delay.ms": "5000"}
+
+
+def start_cluster(
+    make_worker: Callable[..., Worker],
+    count: int,
+    *,
+    settings: Mapping[str, str] | None = None,
+    **options,
+) -> list[Worker]:
+    """Starts `count` workers of one new cluster at once and waits until all of them serve."""
+    group = f"cluster-{uuid.uuid4().hex[:6]}"
+    merged = {**CLUSTER_SETTINGS, **(settings or {})}
+    workers = [make_worker(group=group, settings=merged, **options) for _ in range(count)]
+    for worker in workers:
+        worker.launch()
+    return [worker.wait_ready() for worker in workers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import boto3
 import pyarrow as pa
@@ -12,6 +13,8 @@ from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailable
 
 from bed import data
 from bed.artifacts import WORKER_VERSIONS
+from bed.connect import start_cluster
+from bed.process import wait_until
 from bed.read import TableView, connect_duckdb, pyiceberg_table, read_with_java
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "s": ["a", None, "tab\there"]})
@@ -38,6 +41,24 @@ def test_a_worker_of_each_version_starts_and_stops(make_worker, version):
     assert worker.call("GET", "/")["version"] == version
     worker.stop()
     assert not worker.process.running()
+
+
+def test_two_workers_with_one_group_are_one_cluster(make_worker):
+    workers = start_cluster(make_worker, 2, plugin="none", heap="256m")
+
+    def leaders() -> list[str]:
+        """The leader that each worker has heard of last."""
+        found = (re.findall(r"leaderUrl='(http://[^']+)'", worker.log()) for worker in workers)
+        return [urls[-1] for urls in found if urls]
+
+    def agreed() -> bool:
+        return len(leaders()) == 2 and len(set(leaders())) == 1
+
+    wait_until("both workers to follow one leader", agreed, 60)
+    assert leaders()[0].rstrip("/") in {f"http://{worker.worker_id}" for worker in workers}
+    assert workers[0].worker_id != workers[1].worker_id
+    for worker in workers:
+        worker.stop()
 
 
 def test_three_readers_agree_on_a_table_of_the_reference_catalog(rest, name):

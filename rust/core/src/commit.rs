@@ -2,15 +2,20 @@
 //!
 //! Architecture Invariant: a snapshot and the offsets it covers change in one request, and the
 //! check `T <= lowest offset` is made against the same metadata object that the request asserts
-//! (rule R1). Nothing here sends anything; `engine::commit` runs the loop.
+//! (rule R1). [`attempt`] decides and sends nothing; `engine::commit` executes what it says.
 
+pub mod action;
+pub mod anchor;
+pub mod attempt;
 pub mod batch;
 pub mod outcome;
+pub mod owner;
 pub mod plan;
 pub mod recover;
 pub mod state;
 pub mod summary;
 pub mod validate;
+pub mod view;
 
 #[cfg(test)]
 mod test_support;

@@ -29,5 +29,5 @@ mod tests;
 pub use catalog::{CatalogConfig, CatalogKind};
 pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
-pub use sink::{ControlConfig, ErrorPolicy, SinkConfig};
+pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
 pub use table::{MetadataColumn, TableConfig};

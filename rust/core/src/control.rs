@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Invariant: an offset is given to Connect only when every row below it is in a table snapshot or
-//! acknowledged by the dead letter queue. The rules have the numbers of `docs/invariants.md`.
+//! acknowledged by the dead letter queue. The rules have the numbers of `docs/exactly-once.md`.
 
 pub mod coordinator;
 pub mod segment;
+pub mod task;
 pub mod writer;

@@ -115,6 +115,22 @@ impl SinkError {
         &self.context
     }
 
+    /// Returns this error once more, its causes as one text: for what is told each time it is asked.
+    pub fn again(&self) -> SinkError {
+        let mut error = SinkError::new(self.kind, self.code, self.message.clone());
+        error.context.clone_from(&self.context);
+        let mut causes = Vec::new();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            causes.push(error.to_string());
+            cause = error.source();
+        }
+        match causes.is_empty() {
+            true => error,
+            false => error.caused_by(causes.join(": ")),
+        }
+    }
+
     /// Returns one line with message, code, context and all causes: what Connect's status shows.
     pub fn report(&self) -> String {
         let mut line = format!("{} [{}", self.message, self.code);
@@ -165,5 +181,6 @@ mod tests {
             "column `v`: does not fit int [VALUE_OUT_OF_RANGE, table=db.t]: inner"
         );
         assert_eq!(error.kind(), ErrorKind::Data);
+        assert_eq!(error.again().report(), error.report());
     }
 }

@@ -12,6 +12,7 @@ use super::state::WriterState;
 use super::validate::{RejectReason, Verdict, verdict};
 use crate::control::segment::Segment;
 use crate::error::Result;
+use crate::rules::{Rule, enforced};
 
 /// The outcome of [`choose`]; indexes are those of the waiting segments.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +40,7 @@ pub fn choose(
         let judged = match verdict(table_uuid, state, segment) {
             // What the table has, it has, whatever happened to the session.
             Verdict::Covered => Verdict::Covered,
-            Verdict::Commit if dead.contains(&segment.session) => {
+            Verdict::Commit if enforced(Rule::DeadSession) && dead.contains(&segment.session) => {
                 Verdict::Rejected(RejectReason::SessionRejected)
             }
             other => other,
@@ -59,20 +60,23 @@ pub fn choose(
     let mut batch: Vec<usize> = Vec::new();
     let mut held = BTreeSet::new();
     for (index, segment) in open {
-        let alone = segment.has_equality_deletes() && !batch.is_empty();
-        if alone {
+        // Rule R8: a delete does not reach rows of its own commit.
+        let alone = enforced(Rule::DeletesAlone) && segment.has_equality_deletes();
+        if alone && !batch.is_empty() {
             break;
         }
         if held.contains(&segment.session)
             || verdict(table_uuid, Some(&state), segment) != Verdict::Commit
         {
             // Rule R2: nothing of a session passes an earlier segment of it.
-            held.insert(segment.session);
+            if enforced(Rule::SessionOrder) {
+                held.insert(segment.session);
+            }
             continue;
         }
         state.advance(segment)?;
         batch.push(index);
-        if segment.has_equality_deletes() {
+        if alone {
             break;
         }
     }
@@ -97,7 +101,11 @@ pub fn order(segments: &[Segment]) -> Vec<usize> {
         .enumerate()
         .map(|(index, segment)| {
             let session = sessions.iter().position(|known| *known == segment.session);
-            (session.unwrap_or(usize::MAX), segment.seq, index)
+            let seq = match enforced(Rule::SegmentOrder) {
+                true => segment.seq,
+                false => 0,
+            };
+            (session.unwrap_or(usize::MAX), seq, index)
         })
         .collect();
     order.sort_unstable();

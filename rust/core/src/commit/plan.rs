@@ -59,6 +59,25 @@ pub struct CommitIdentity {
     pub state_bytes_max: usize,
 }
 
+impl CommitIdentity {
+    /// Returns `state` as the commit `commit_id`, made by this identity at `now_ms`, leaves it in
+    /// the table.
+    pub fn sign(
+        &self,
+        mut state: WriterState,
+        commit_id: Uuid,
+        snapshot_id: i64,
+        now_ms: i64,
+    ) -> WriterState {
+        state.commit_id = commit_id;
+        state.snapshot_id = snapshot_id;
+        state.committed_ms = now_ms;
+        state.connector.clone_from(&self.connector);
+        state.hub_id.clone_from(&self.hub_id);
+        state
+    }
+}
+
 /// One attempt to commit a batch.
 #[derive(Debug, Clone)]
 pub struct Attempt<'a> {
@@ -114,12 +133,12 @@ pub fn base(metadata: &TableMetadata, branch: &str) -> Base {
 /// Plans the commit of a batch on `metadata`.
 pub fn commit(metadata: &TableMetadata, base: &Base, attempt: &Attempt<'_>) -> Result<CommitPlan> {
     let identity = attempt.identity;
-    let mut state = attempt.state.clone();
-    state.commit_id = attempt.commit_id;
-    state.snapshot_id = attempt.snapshot_id;
-    state.committed_ms = attempt.now_ms;
-    state.connector.clone_from(&identity.connector);
-    state.hub_id.clone_from(&identity.hub_id);
+    let state = identity.sign(
+        attempt.state.clone(),
+        attempt.commit_id,
+        attempt.snapshot_id,
+        attempt.now_ms,
+    );
     let parent_summary = base.parent.as_ref().map(|parent| parent.summary());
     let summary = summary(&identity.wid, &state, attempt.segments, parent_summary);
     let snapshot = snapshot(metadata, base, attempt, summary)?;

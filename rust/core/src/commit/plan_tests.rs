@@ -6,7 +6,8 @@ use iceberg::spec::{
 };
 
 use super::*;
-use crate::commit::recover::state_of;
+use crate::commit::anchor::{Anchor, ResetOffsets, anchor_key};
+use crate::commit::recover::{state_of, stored_state_of};
 use crate::commit::test_support::{range, segment};
 use crate::commit::{batch, outcome};
 use crate::offsets::TopicPartition;
@@ -252,6 +253,75 @@ fn a_lost_property_is_rebuilt_only_when_the_history_proves_it_whole() {
         "STATE_LOST"
     );
     assert_eq!(state_of(&expired, "other", "main").unwrap(), None);
+}
+
+fn reset(metadata: &TableMetadata, offsets: &[(i32, Option<i64>)]) -> TableMetadata {
+    let mut anchor = Anchor::of(metadata, "w1").unwrap();
+    let asked = offsets
+        .iter()
+        .map(|(p, to)| (TopicPartition::new("t", *p), *to));
+    assert!(anchor.append(ResetOffsets::new(asked).unwrap(), NOW, 0));
+    metadata
+        .clone()
+        .into_builder(None)
+        .set_properties([(anchor_key("w1"), anchor.write().unwrap())].into())
+        .unwrap()
+        .build()
+        .unwrap()
+        .metadata
+}
+
+fn committed_in(
+    metadata: &TableMetadata,
+    epoch: u64,
+    id: i64,
+    from: i64,
+    to: i64,
+) -> TableMetadata {
+    let mut one = segment(id as u64, vec![range("t", 0, from, to, Some(from))]);
+    one.epoch = epoch;
+    apply(metadata, &plan(metadata, "main", id, &[&one]))
+}
+
+// Promise: the first commit after an offset reset stores the lowered offsets and the new epoch with the snapshot, on every branch for itself
+#[test]
+fn the_first_commit_of_an_epoch_stores_what_the_reset_left() {
+    let before = committed(&table(FormatVersion::V2), "main", 1, 0, 100);
+    let before = committed(&before, "audit", 2, 100, 120);
+    let after = reset(&before, &[(0, Some(40))]);
+    assert_eq!(
+        (bound(&after, "main"), bound(&after, "audit")),
+        (Some(40), Some(40))
+    );
+    let again = committed_in(&after, 1, 3, 40, 60);
+    let stored = stored_state_of(&again, "w1", "main").unwrap().unwrap();
+    assert_eq!((stored.epoch, bound(&again, "main")), (1, Some(60)));
+    let other = stored_state_of(&again, "w1", "audit").unwrap().unwrap();
+    assert_eq!((other.epoch, bound(&again, "audit")), (0, Some(40)));
+}
+
+#[test]
+fn a_state_is_rebuilt_over_resets() {
+    let mut metadata = committed(&table(FormatVersion::V2), "main", 1, 0, 100);
+    let other = segment(
+        2,
+        vec![range("t", 1, 0, 70, Some(0)), range("t", 2, 0, 9, Some(0))],
+    );
+    metadata = apply(&metadata, &plan(&metadata, "main", 2, &[&other]));
+    metadata = reset(&metadata, &[(0, Some(40)), (1, None)]);
+    metadata = committed_in(&metadata, 1, 3, 40, 50);
+    metadata = reset(&metadata, &[(0, None)]);
+    for metadata in [&metadata, &committed_in(&metadata, 2, 4, 0, 5)] {
+        let whole = state_of(metadata, "w1", "main").unwrap().unwrap();
+        let lost = without(metadata, &["frazil.w.w1"]);
+        let rebuilt = state_of(&lost, "w1", "main").unwrap().unwrap();
+        assert_eq!(rebuilt.digest(), whole.digest());
+        let without_anchor = without(&lost, &["frazil.a.w1"]);
+        assert_eq!(
+            state_of(&without_anchor, "w1", "main").unwrap_err().code(),
+            "STATE_LOST"
+        );
+    }
 }
 
 #[test]

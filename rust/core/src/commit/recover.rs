@@ -4,16 +4,42 @@
 //! state is put together from the summaries of the branch's own history, newest first, until the
 //! digest in the newest one proves that nothing is missing. Otherwise the answer is an error: an
 //! empty state would write every row again.
+//!
+//! Whatever is found is read through the anchor: the answer is what counts after the offset resets
+//! that the table has not followed yet.
 
 use iceberg::spec::{SnapshotRef, TableMetadata};
 use uuid::Uuid;
 
-use super::state::{MAIN_BRANCH, WriterState, property_key};
+use super::anchor::Anchor;
+use super::state::{MAIN_BRANCH, WriterState, property_key, topic_key};
 use super::summary::{COMMIT_ID, EPOCH, OFFSETS, STATE_DIGEST, WRITER, parse_offsets};
 use crate::error::{Result, SinkError};
 
-/// Returns the state of writer `wid` for `branch`; `None` when it never committed to it.
+/// Returns the state of writer `wid` for `branch` as it counts now, offset resets included; `None`
+/// when the writer never committed to the branch and its offsets were never reset.
 pub fn state_of(metadata: &TableMetadata, wid: &str, branch: &str) -> Result<Option<WriterState>> {
+    let anchor = Anchor::of(metadata, wid)?;
+    let stored = find(metadata, &anchor, wid, branch)?;
+    Ok(anchor.effective(stored, metadata.uuid()))
+}
+
+/// Returns the state of writer `wid` for `branch` as the last commit left it, before any reset that
+/// came after that; `None` when the writer never committed to the branch.
+pub fn stored_state_of(
+    metadata: &TableMetadata,
+    wid: &str,
+    branch: &str,
+) -> Result<Option<WriterState>> {
+    find(metadata, &Anchor::of(metadata, wid)?, wid, branch)
+}
+
+fn find(
+    metadata: &TableMetadata,
+    anchor: &Anchor,
+    wid: &str,
+    branch: &str,
+) -> Result<Option<WriterState>> {
     let property = |key: &str| metadata.properties().get(key).map(String::as_str);
     if property(&property_key(wid, branch)).is_some() {
         return WriterState::read(property, wid, branch, metadata.uuid());
@@ -28,7 +54,7 @@ pub fn state_of(metadata: &TableMetadata, wid: &str, branch: &str) -> Result<Opt
     {
         return Ok(Some(main));
     }
-    rebuild(metadata, wid, branch, newest).map(Some)
+    rebuild(metadata, anchor, wid, branch, newest).map(Some)
 }
 
 /// Returns the snapshot that a commit to `branch` builds on: its head, or for a branch that does
@@ -64,6 +90,7 @@ fn wid_of(snapshot: &SnapshotRef) -> Option<&str> {
 
 fn rebuild(
     metadata: &TableMetadata,
+    anchor: &Anchor,
     wid: &str,
     branch: &str,
     newest: &SnapshotRef,
@@ -78,9 +105,8 @@ fn rebuild(
     };
     let digest = entry(newest, STATE_DIGEST).ok_or_else(lost)?;
     let mut state = WriterState::new(metadata.uuid());
-    state.epoch = entry(newest, EPOCH)
-        .and_then(|epoch| epoch.parse().ok())
-        .ok_or_else(lost)?;
+    let epoch_of = |snapshot| entry(snapshot, EPOCH)?.parse::<u64>().ok();
+    state.epoch = epoch_of(newest).ok_or_else(lost)?;
     state.commit_id = entry(newest, COMMIT_ID)
         .and_then(|id| Uuid::parse_str(id).ok())
         .ok_or_else(lost)?;
@@ -88,8 +114,12 @@ fn rebuild(
     state.committed_ms = newest.timestamp_ms();
     for snapshot in history(metadata, branch).filter(|snapshot| wid_of(snapshot) == Some(wid)) {
         let offsets = entry(snapshot, OFFSETS).ok_or_else(lost)?;
+        let epochs = (epoch_of(snapshot).ok_or_else(lost)?, state.epoch);
         for (partition, end) in parse_offsets(offsets).ok_or_else(lost)? {
-            state.raise(&partition, end)?;
+            let key = topic_key(&partition.topic);
+            if let Some(end) = anchor.remains(&partition, &key, epochs, end) {
+                state.raise(&partition, end)?;
+            }
         }
         if state.digest() == digest {
             return Ok(state);

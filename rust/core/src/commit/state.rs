@@ -18,6 +18,7 @@ use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
 use crate::limits::STATE_BYTES_MAX;
 use crate::offsets::TopicPartition;
+use crate::rules::{Rule, enforced};
 
 /// The branch that readers see when they name none.
 pub const MAIN_BRANCH: &str = "main";
@@ -26,7 +27,7 @@ const LAYOUT: u32 = 1;
 /// What stands for "none" in the arrays.
 const NONE: i64 = -1;
 /// Partitions of one topic; the arrays of the state are as long as the highest partition.
-const PARTITIONS_MAX: usize = 200_000;
+pub(super) const PARTITIONS_MAX: usize = 200_000;
 /// Shards of one state: 64 MiB of JSON.
 const SHARDS_MAX: u32 = 2_048;
 
@@ -114,6 +115,12 @@ pub fn topic_key(topic: &str) -> String {
     format!("n:{topic}")
 }
 
+/// Tells whether `key` is one that [`topic_key`] makes.
+pub(super) fn is_topic_key(key: &str) -> bool {
+    key.strip_prefix("n:")
+        .is_some_and(|topic| !topic.is_empty())
+}
+
 impl WriterState {
     /// Creates the state of a writer that never committed to the table.
     pub fn new(table_uuid: Uuid) -> Self {
@@ -182,6 +189,11 @@ impl WriterState {
             }
             if state.next.len() > PARTITIONS_MAX {
                 return Err(invalid("has too many partitions"));
+            }
+            if state.next.len() != state.watermarks.len()
+                || state.next.len() != state.timestamps.len()
+            {
+                return Err(invalid("has arrays of unequal length"));
             }
         }
         Ok(Some(WriterState {
@@ -294,7 +306,7 @@ impl WriterState {
     pub fn advance(&mut self, segment: &Segment) -> Result<()> {
         self.epoch = self.epoch.max(segment.epoch);
         for range in &segment.ranges {
-            if range.has_rows() {
+            if range.has_rows() || !enforced(Rule::RowsOnly) {
                 self.raise(&range.partition, range.end)?;
             }
             if let Some(timestamp) = range.timestamp_max_ms
@@ -314,6 +326,26 @@ impl WriterState {
     /// Raises T of `partition` to `end`.
     pub fn raise(&mut self, partition: &TopicPartition, end: i64) -> Result<()> {
         self.slot(partition, end, |state| &mut state.next)
+    }
+
+    /// Lowers T where `asked` (of topic key, topic and partition) names a lower offset or none at
+    /// all. What else is known of such a partition was true of the rows before the reset.
+    pub(super) fn lower(&mut self, asked: impl Fn(&str, &str, i32) -> Option<Option<i64>>) {
+        for (key, state) in &mut self.topics {
+            let others = state.watermarks.iter_mut().zip(&mut state.timestamps);
+            let places = (0..).zip(state.next.iter_mut().zip(others));
+            for (partition, (next, (watermark, timestamp))) in places {
+                let Some(asked) = asked(key, &state.topic, partition) else {
+                    continue;
+                };
+                let asked = asked.unwrap_or(NONE);
+                if asked < *next {
+                    (*next, *watermark, *timestamp) = (asked, NONE, NONE);
+                }
+            }
+        }
+        self.topics
+            .retain(|_, state| state.next.iter().any(|next| *next >= 0));
     }
 
     fn slot(
@@ -345,7 +377,10 @@ impl WriterState {
             }
         }
         if let Some(slot) = array(state).get_mut(index) {
-            *slot = (*slot).max(value);
+            *slot = match enforced(Rule::NeverBack) {
+                true => (*slot).max(value),
+                false => value,
+            };
         }
         Ok(())
     }

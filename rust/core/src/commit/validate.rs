@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::state::WriterState;
 use crate::control::segment::Segment;
 use crate::offsets::TopicPartition;
+use crate::rules::{Rule, enforced};
 
 /// What to do with a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,10 @@ pub enum RejectReason {
         bound: i64,
         /// The lowest offset in the files.
         lowest: i64,
+        /// The connector that committed to the table last, as this writer.
+        connector: String,
+        /// The process that did.
+        hub_id: String,
     },
     /// An earlier segment of the same session was rejected (rule R15).
     SessionRejected,
@@ -71,9 +76,11 @@ impl fmt::Display for RejectReason {
                 partition,
                 bound,
                 lowest,
+                connector,
+                hub_id,
             } => write!(
                 f,
-                "another session committed {partition} up to offset {bound}, the files begin at {lowest}"
+                "another session committed {partition} up to offset {bound}, the files begin at {lowest}; the last commit of this writer was made by connector `{connector}` on `{hub_id}`"
             ),
             RejectReason::SessionRejected => {
                 f.write_str("an earlier segment of the session was rejected")
@@ -113,11 +120,15 @@ pub fn verdict(table_uuid: Uuid, state: Option<&WriterState>, segment: &Segment)
     for range in &segment.ranges {
         if let (Some(bound), Some(lowest)) = (bound(&range.partition), range.lowest)
             && bound > lowest
+            && enforced(Rule::BoundTest)
         {
+            let by = |name: fn(&WriterState) -> &String| state.map(name).cloned();
             return Verdict::Rejected(RejectReason::Overlap {
                 partition: range.partition.clone(),
                 bound,
                 lowest,
+                connector: by(|state| &state.connector).unwrap_or_default(),
+                hub_id: by(|state| &state.hub_id).unwrap_or_default(),
             });
         }
     }
@@ -132,6 +143,8 @@ mod tests {
     fn state(bounds: &[(i32, i64)], epoch: u64) -> WriterState {
         let mut state = WriterState::new(Uuid::from_u128(7));
         state.epoch = epoch;
+        state.connector = "orders-sink".into();
+        state.hub_id = "host-2/0a0b0c0d".into();
         for (partition, bound) in bounds {
             state
                 .raise(&TopicPartition::new("t", *partition), *bound)
@@ -157,6 +170,8 @@ mod tests {
                 partition: TopicPartition::new("t", partition),
                 bound,
                 lowest,
+                connector: "orders-sink".into(),
+                hub_id: "host-2/0a0b0c0d".into(),
             })
         };
         type Case = (&'static str, &'static [(i32, i64)], Verdict);
@@ -200,6 +215,20 @@ mod tests {
             );
         }
         assert_eq!(verdict(Uuid::from_u128(7), None, &two()), Verdict::Commit);
+    }
+
+    // Promise: A segment that another writer's commit overtook is rejected with the name of that connector and of its process.
+    #[test]
+    fn an_overlap_names_the_other_writer() {
+        let state = state(&[(0, 5)], 0);
+        let late = segment(0, vec![range("t", 0, 0, 10, Some(4))]);
+        let Verdict::Rejected(reason) = verdict(state.table_uuid, Some(&state), &late) else {
+            panic!("not rejected");
+        };
+        assert_eq!(
+            reason.to_string(),
+            "another session committed t-0 up to offset 5, the files begin at 4; the last commit of this writer was made by connector `orders-sink` on `host-2/0a0b0c0d`"
+        );
     }
 
     #[test]

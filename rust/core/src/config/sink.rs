@@ -11,6 +11,12 @@ use super::reader::Reader;
 use super::table::{self, TableConfig};
 use crate::error::{Result, SinkError};
 
+/// The longest name of a Kafka topic.
+const TOPIC_NAME_MAX: usize = 249;
+
+/// The default of the Apache sink's `iceberg.control.topic`.
+const APACHE_CONTROL_TOPIC: &str = "control-iceberg";
+
 /// Everything that the native side needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SinkConfig {
@@ -20,6 +26,8 @@ pub struct SinkConfig {
     pub task: usize,
     /// The number of tasks.
     pub tasks_max: usize,
+    /// What the handle opened with this configuration serves.
+    pub role: Role,
     /// The name under which offsets stand in the tables.
     pub writer_id: String,
     /// The same together with the Kafka cluster, as 16 hexadecimal digits.
@@ -49,6 +57,34 @@ pub struct ControlConfig {
     pub table_block_max_ms: u64,
     /// The longest property that holds source offsets.
     pub state_bytes_max: usize,
+    /// Where the tasks of the connector agree on commits.
+    pub coordination: Coordination,
+    /// The topic of coordination through a topic.
+    pub topic: String,
+    /// The number of the last offset reset, as the connector knew it when the task started.
+    pub epoch: u64,
+    /// How long a sealed segment may wait for its commit.
+    pub segment_ttl_ms: u64,
+}
+
+/// Where the tasks of a connector agree on commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coordination {
+    /// Inside each process.
+    Local,
+    /// Through the control topic: one task commits for all processes.
+    Topic,
+}
+
+/// What a native handle serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// One task.
+    Task,
+    /// The control topic, for all tasks of the connector in this process.
+    Channel,
+    /// The connector itself: offsets and epochs.
+    Admin,
 }
 
 /// What happens to records that do not fit.
@@ -124,21 +160,84 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
     Some(SinkConfig {
         task,
         tasks_max,
+        role: match reader.word("frazil.internal.role")? {
+            word if word.eq_ignore_ascii_case("channel") => Role::Channel,
+            word if word.eq_ignore_ascii_case("admin") => Role::Admin,
+            _ => Role::Task,
+        },
         wid: wid(kafka_cluster_id, &writer_id),
         kafka_cluster_id: kafka_cluster_id.to_owned(),
         writer_id,
         connector,
         catalog: catalog?,
         tables,
-        control: ControlConfig {
-            commit_interval_ms: reader.number("iceberg.control.commit.interval-ms")?,
-            table_block_max_ms: reader.number("frazil.table.block.max-ms")?,
-            state_bytes_max: count(reader, "frazil.state.max-bytes")?,
-        },
+        control: read_control(reader)?,
         errors,
         memory_bytes_max: reader.number("frazil.memory.max-bytes")?,
         writers_open_max: count(reader, "frazil.writers.max-open")?,
     })
+}
+
+fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
+    let resolved = reader
+        .word("frazil.internal.coordination")
+        .or_else(|| reader.word("frazil.coordination"))?;
+    // `auto` is resolved by the connector, which knows the worker; without it there is no channel.
+    let coordination = match resolved.eq_ignore_ascii_case("topic") {
+        true => Coordination::Topic,
+        false => Coordination::Local,
+    };
+    Some(ControlConfig {
+        commit_interval_ms: reader.number("iceberg.control.commit.interval-ms")?,
+        table_block_max_ms: reader.number("frazil.table.block.max-ms")?,
+        state_bytes_max: count(reader, "frazil.state.max-bytes")?,
+        coordination,
+        topic: read_control_topic(reader)?,
+        epoch: reader.number("frazil.internal.epoch")?,
+        segment_ttl_ms: reader.number("frazil.segment.ttl-ms")?,
+    })
+}
+
+/// Reads the control topic, and refuses one that something else writes to: its records would be
+/// read as ours, and ours as theirs.
+fn read_control_topic(reader: &mut Reader<'_>) -> Option<String> {
+    const TOPIC: &str = "frazil.control.topic";
+    let topic = reader.text(TOPIC)?.trim().to_owned();
+    let legal = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    if !(1..=TOPIC_NAME_MAX).contains(&topic.len())
+        || topic == "."
+        || topic == ".."
+        || !topic.chars().all(legal)
+    {
+        reader.error(
+            TOPIC,
+            format!("not a name of a topic: 1 to {TOPIC_NAME_MAX} letters, digits, `.`, `_`, `-`"),
+        );
+        return None;
+    }
+    if topic == APACHE_CONTROL_TOPIC {
+        reader.error(
+            TOPIC,
+            "this is the Apache sink's control topic, and that sink fails on records that are not \
+             its own; choose another name",
+        );
+        return None;
+    }
+    for other in [
+        "topics",
+        "errors.deadletterqueue.topic.name",
+        "iceberg.control.topic",
+    ] {
+        let named = reader.word(other).unwrap_or_default();
+        if named.split(',').any(|name| name.trim() == topic) {
+            reader.error(
+                TOPIC,
+                format!("`{other}` names this topic too; it must be Frazil's alone"),
+            );
+            return None;
+        }
+    }
+    Some(topic)
 }
 
 fn count(reader: &Reader<'_>, key: &str) -> Option<usize> {
@@ -189,6 +288,12 @@ fn the_keys_read_here_are_in_the_table() {
         "iceberg.control.commit.interval-ms",
         "frazil.table.block.max-ms",
         "frazil.state.max-bytes",
+        "frazil.coordination",
+        "frazil.control.topic",
+        "frazil.segment.ttl-ms",
+        "frazil.internal.coordination",
+        "frazil.internal.epoch",
+        "frazil.internal.role",
         "frazil.memory.max-bytes",
         "frazil.writers.max-open",
     ] {

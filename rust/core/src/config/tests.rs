@@ -7,6 +7,7 @@ use iceberg::spec::Transform;
 use super::*;
 use crate::error::ErrorKind;
 
+mod control;
 mod passed;
 
 /// A configuration that has nothing wrong.
@@ -91,6 +92,10 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             commit_interval_ms: 300_000,
             table_block_max_ms: 900_000,
             state_bytes_max: crate::limits::STATE_BYTES_MAX,
+            coordination: Coordination::Local,
+            topic: "frazil-control".to_owned(),
+            epoch: 0,
+            segment_ttl_ms: 3_600_000,
         }
     );
     assert_eq!(
@@ -525,11 +530,6 @@ fn what_is_not_supported_yet_is_refused_with_the_reason() {
             &[("iceberg.table.db.orders.mode", "upsert")],
             "iceberg.table.db.orders.mode",
             "appends rows",
-        ),
-        (
-            &[("frazil.coordination", "topic")],
-            "frazil.coordination",
-            "not there yet",
         ),
         (
             &[("frazil.engines", "spark")],

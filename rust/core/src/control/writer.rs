@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use uuid::Uuid;
 
 use crate::offsets::{SourceRange, TopicPartition};
+use crate::rules::{Rule, enforced};
 
 /// The index of a table in the task's configuration.
 pub type TableIndex = usize;
@@ -32,6 +33,17 @@ struct Partition {
     durable: Option<i64>,
     /// A rewind was asked for and the framework has not done it yet.
     rewinding: bool,
+    /// The newest timestamp of the records that were read, rows or not.
+    newest_ms: Option<i64>,
+    /// It was said, or needs no saying, that tables hold the first records already.
+    replay_told: bool,
+}
+
+impl Partition {
+    /// What the framework delivers and asks before it has done a rewind says nothing (R16).
+    fn is_frozen(&self) -> bool {
+        self.rewinding && enforced(Rule::FrozenRewind)
+    }
 }
 
 /// The rows of one partition that a table holds in open files.
@@ -70,6 +82,9 @@ pub struct Sealed {
     pub first_unacked: u64,
     /// The claims, one per partition that has rows in the segment.
     pub ranges: Vec<SourceRange>,
+    /// The offset that Connect was told last of each of these partitions: the connector needs
+    /// nothing below it.
+    pub watermarks: BTreeMap<TopicPartition, i64>,
 }
 
 /// The offsets that a task has read, holds and has made durable.
@@ -170,7 +185,7 @@ impl WriterProgress {
         }
         // What comes before a rewind says nothing about where the partition goes on after it.
         if let Some(state) = self.partitions.get_mut(partition)
-            && !state.rewinding
+            && !state.is_frozen()
         {
             state.start.get_or_insert(first);
             state.next.get_or_insert(first);
@@ -183,11 +198,27 @@ impl WriterProgress {
     pub fn read(&mut self, partition: &TopicPartition, first: i64, last: i64) {
         self.begins(partition, first);
         if let Some(state) = self.partitions.get_mut(partition)
-            && !state.rewinding
+            && !state.is_frozen()
         {
             let next = last.saturating_add(1);
             state.next = Some(state.next.map_or(next, |known| known.max(next)));
         }
+    }
+
+    /// The newest of the records that were read of `partition` has this timestamp.
+    pub fn seen(&mut self, partition: &TopicPartition, newest_ms: Option<i64>) {
+        if let Some(state) = self.partitions.get_mut(partition)
+            && !state.is_frozen()
+        {
+            state.newest_ms = state.newest_ms.max(newest_ms);
+        }
+    }
+
+    /// Tells, once for each assignment of `partition`, that its first records are in a table.
+    pub fn tell_replay(&mut self, partition: &TopicPartition) -> bool {
+        self.partitions
+            .get_mut(partition)
+            .is_some_and(|state| !std::mem::replace(&mut state.replay_told, true))
     }
 
     /// Tells whether the framework still has to rewind `partition`: what it delivers of it before
@@ -195,7 +226,7 @@ impl WriterProgress {
     pub fn is_rewinding(&self, partition: &TopicPartition) -> bool {
         self.partitions
             .get(partition)
-            .is_some_and(|state| state.rewinding)
+            .is_some_and(Partition::is_frozen)
     }
 
     /// Returns the next offset expected of `partition`.
@@ -207,6 +238,15 @@ impl WriterProgress {
     /// when the table's state was not read yet for this partition.
     pub fn bound(&self, table: TableIndex, partition: &TopicPartition) -> Option<Option<i64>> {
         self.tables.get(table)?.bound.get(partition).copied()
+    }
+
+    /// Tells whether a partition of this task has no [bound](Self::bound) in `table` yet.
+    pub fn lacks_bounds(&self, table: TableIndex) -> bool {
+        self.tables.get(table).is_some_and(|table| {
+            self.partitions
+                .keys()
+                .any(|partition| !table.bound.contains_key(partition))
+        })
     }
 
     /// Remembers what the table's state says about `partition`.
@@ -248,6 +288,7 @@ impl WriterProgress {
         let open = std::mem::take(&mut table.open);
         let mut ranges = Vec::with_capacity(open.len());
         let mut lowest = BTreeMap::new();
+        let mut watermarks = BTreeMap::new();
         for (partition, rows) in open {
             let state = self.partitions.get(&partition);
             let start = table
@@ -262,12 +303,16 @@ impl WriterProgress {
                 .map_or(past_rows, |next| next.max(past_rows));
             table.sealed_to.insert(partition.clone(), end);
             lowest.insert(partition.clone(), rows.lowest);
+            if let Some(durable) = state.and_then(|state| state.durable) {
+                watermarks.insert(partition.clone(), durable);
+            }
+            let newest_ms = state.and_then(|state| state.newest_ms);
             ranges.push(SourceRange {
                 partition,
                 start,
                 end,
                 lowest: Some(rows.lowest),
-                timestamp_max_ms: rows.timestamp_max_ms,
+                timestamp_max_ms: rows.timestamp_max_ms.max(newest_ms),
             });
         }
         let sequence = table.sequence;
@@ -282,23 +327,21 @@ impl WriterProgress {
             sequence,
             first_unacked,
             ranges,
+            watermarks,
         })
     }
 
     /// The segment `sequence` of `table` and session `session` is in a snapshot. Answers for other
     /// sessions or for segments that are not the oldest are ignored (R6): returns whether it counted.
     pub fn durable(&mut self, session: Uuid, table: TableIndex, sequence: u64) -> bool {
-        if session != self.session {
-            return false;
-        }
         let Some(table) = self.tables.get_mut(table) else {
             return false;
         };
-        if table
-            .unacked
-            .front()
-            .is_none_or(|unacked| unacked.sequence != sequence)
-        {
+        let Some(oldest) = table.unacked.front() else {
+            return false;
+        };
+        let named = session == self.session && oldest.sequence == sequence;
+        if !named && enforced(Rule::OutcomeNamed) {
             return false;
         }
         table.unacked.pop_front();
@@ -311,7 +354,10 @@ impl WriterProgress {
         if self.is_rewinding(partition) {
             return self.durable_offset(partition, asked);
         }
-        let lowest_held = self.lowest_held(partition);
+        let lowest_held = match enforced(Rule::DurableOffset) {
+            true => self.lowest_held(partition),
+            false => None,
+        };
         let state = self.partitions.get_mut(partition)?;
         let next = state.next.map_or(asked, |next| next.max(asked));
         state.next = Some(next);
@@ -356,6 +402,8 @@ impl WriterProgress {
             *state = Partition {
                 durable: target,
                 rewinding: target.is_some(),
+                // That records come again is the session's own doing now.
+                replay_told: true,
                 ..Partition::default()
             };
         }

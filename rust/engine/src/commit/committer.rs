@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frazil_core::Result;
+use frazil_core::commit::action::CommitLimits;
 use frazil_core::commit::outcome::SegmentOutcome;
+use frazil_core::commit::owner::OwnerWatch;
 use frazil_core::commit::plan::{self, CommitIdentity};
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
@@ -29,16 +31,34 @@ pub struct CommitSettings {
     pub unknown_pause_min: Duration,
     /// The longest pause when the catalog or the storage gave no clear answer.
     pub unknown_pause_max: Duration,
+    /// Whether the table may have one committer only. Appends may have several.
+    pub one_owner: bool,
 }
 
 impl Default for CommitSettings {
     fn default() -> Self {
+        let limits = CommitLimits::default();
         CommitSettings {
-            conflicts_max: 60,
-            conflict_pause_min: Duration::from_millis(50),
-            conflict_pause_max: Duration::from_secs(2),
-            unknown_pause_min: Duration::from_secs(1),
-            unknown_pause_max: Duration::from_secs(60),
+            conflicts_max: limits.conflicts_max,
+            conflict_pause_min: Duration::from_millis(limits.conflict_pause_min_ms),
+            conflict_pause_max: Duration::from_millis(limits.conflict_pause_max_ms),
+            unknown_pause_min: Duration::from_millis(limits.unknown_pause_min_ms),
+            unknown_pause_max: Duration::from_millis(limits.unknown_pause_max_ms),
+            one_owner: limits.one_owner,
+        }
+    }
+}
+
+impl CommitSettings {
+    pub(super) fn limits(&self) -> CommitLimits {
+        let ms = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        CommitLimits {
+            conflicts_max: self.conflicts_max,
+            conflict_pause_min_ms: ms(self.conflict_pause_min),
+            conflict_pause_max_ms: ms(self.conflict_pause_max),
+            unknown_pause_min_ms: ms(self.unknown_pause_min),
+            unknown_pause_max_ms: ms(self.unknown_pause_max),
+            one_owner: self.one_owner,
         }
     }
 }
@@ -55,6 +75,8 @@ pub struct TableCommitter {
     turn: tokio::sync::Mutex<()>,
     /// The table as it was seen last.
     latest: std::sync::Mutex<Option<LoadedTable>>,
+    /// What was seen of other processes since this one owns the table.
+    watch: std::sync::Mutex<OwnerWatch>,
 }
 
 impl TableCommitter {
@@ -80,6 +102,7 @@ impl TableCommitter {
             cancel: Cancel::default(),
             turn: tokio::sync::Mutex::new(()),
             latest: std::sync::Mutex::default(),
+            watch: std::sync::Mutex::default(),
         }
     }
 
@@ -118,17 +141,25 @@ impl TableCommitter {
 
     /// Returns the table as the last commit left it or found it; `None` before the first.
     pub fn latest(&self) -> Option<LoadedTable> {
-        self.latest
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        lock(&self.latest).clone()
     }
 
     pub(super) fn remember(&self, table: &LoadedTable) {
-        *self
-            .latest
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(table.clone());
+        *lock(&self.latest) = Some(table.clone());
+    }
+
+    /// Begins a new term as the owner of the table: what other processes committed before it is
+    /// history. To be called when this process becomes the committer once more.
+    pub fn begin_term(&self) {
+        *lock(&self.watch) = OwnerWatch::default();
+    }
+
+    pub(super) fn watch(&self) -> OwnerWatch {
+        lock(&self.watch).clone()
+    }
+
+    pub(super) fn keep_watch(&self, watch: OwnerWatch) {
+        *lock(&self.watch) = watch;
     }
 
     /// Returns the branch.
@@ -148,10 +179,12 @@ impl TableCommitter {
     /// of catalog and storage that may pass, until it is cancelled.
     pub async fn commit(&self, segments: Vec<Segment>) -> Vec<(usize, SegmentOutcome)> {
         let _turn = self.turn.lock().await;
-        Run::new(self, &segments).outcomes().await
+        Run::new(self, segments).outcomes().await
     }
+}
 
-    pub(super) fn fits(&self, segment: &Segment) -> bool {
-        segment.table == self.ident && segment.branch == self.identity.branch
-    }
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

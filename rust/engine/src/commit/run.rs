@@ -1,322 +1,188 @@
-//! The commit loop of one table and branch, for one call.
-//!
-//! ```text
-//! LOAD ──► VALIDATE ──► BUILD ──► SUBMIT ──► done
-//!   ▲         │ (nothing left: done)  │
-//!   └─────────┴──────── RESOLVE ◄─────┘ conflict, refused, unknown
-//! ```
-//!
-//! Rules it keeps (numbers of the protocol): the offsets are judged on the very metadata object
-//! that the request asserts (R1); one attempt for each submission, and no answer but "applied" is
-//! believed: the table is read again and asked for the commit's id and offsets; a lost session is
-//! dead (R15); the files of a given-up attempt stay (R10).
+//! Executes what the commit loop of `frazil_core::commit::attempt` asks for: loads the table, looks
+//! at manifests, builds and submits the request, and waits. It decides nothing.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use frazil_core::commit::batch::{Choice, choose, order};
-use frazil_core::commit::outcome::{SegmentOutcome, has_moved, is_in_history, is_made_by};
+use frazil_core::commit::action::{Action, Answer, Checked, CommitSetup, Note, Submission};
+use frazil_core::commit::attempt::CommitMachine;
+use frazil_core::commit::outcome::SegmentOutcome;
 use frazil_core::commit::plan::{self, Attempt};
-use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
-use frazil_core::commit::validate::{RejectReason, Verdict};
+use frazil_core::commit::validate::RejectReason;
+use frazil_core::commit::view::TableView;
 use frazil_core::control::segment::Segment;
-use frazil_core::error::ErrorKind;
 use frazil_core::{Result, SinkError};
 use futures::StreamExt;
-use iceberg::spec::TableMetadata;
 use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
 use super::committer::TableCommitter;
 use super::list::write_manifest_list;
 use super::manifest::metadata_location;
-use super::wait::{pause, random_snapshot_id};
+use super::wait::Random;
 use crate::catalog::{CommitOutcome, LoadedTable, TableCommit};
+use crate::failpoint;
 use crate::storage::{TableStorage, store_error};
 
 /// Manifests that are looked at at the same time.
 const MANIFEST_CHECKS: usize = 8;
 
-#[derive(Debug, Default)]
-struct Counts {
-    conflicts: u32,
-    unknown: u32,
-    unauthorized: u32,
-}
+impl TableView for LoadedTable {
+    fn uuid(&self) -> Uuid {
+        self.metadata.uuid()
+    }
 
-/// A batch on its way into the table, until the table says that it is there.
-#[derive(Debug)]
-struct Pending {
-    commit_id: Uuid,
-    batch: Vec<usize>,
-    /// The metadata that the last attempt was built on.
-    base: Arc<TableMetadata>,
-    /// The answer of the last attempt if it was a refusal.
-    refused: Option<SinkError>,
-}
+    fn check(&self) -> Result<()> {
+        self.metadata.check()
+    }
 
-/// What one attempt led to.
-enum Step {
-    Applied(Box<LoadedTable>),
-    Conflict(SinkError),
-    Refused(SinkError),
-    Unauthorized(SinkError),
-    /// Submitted or not, applied or not: worth another look later.
-    Unknown(SinkError),
+    fn writer_state(&self, wid: &str, branch: &str) -> Result<Option<WriterState>> {
+        self.metadata.writer_state(wid, branch)
+    }
+
+    fn has_moved(&self, now: &Self) -> bool {
+        self.metadata.has_moved(&now.metadata)
+    }
+
+    fn is_in_history(&self, branch: &str, snapshot_id: i64) -> bool {
+        self.metadata.is_in_history(branch, snapshot_id)
+    }
+
+    fn has_snapshot(&self, snapshot_id: i64) -> bool {
+        self.metadata.has_snapshot(snapshot_id)
+    }
+
+    fn has_spec(&self, spec_id: i32) -> bool {
+        self.metadata.has_spec(spec_id)
+    }
 }
 
 /// One call of [`TableCommitter::commit`].
 pub(super) struct Run<'a> {
     committer: &'a TableCommitter,
-    segments: &'a [Segment],
-    outcomes: Vec<Option<SegmentOutcome>>,
-    order: Vec<usize>,
-    dead: BTreeSet<Uuid>,
-    /// Segments whose manifests were seen in the storage.
-    present: BTreeSet<usize>,
-    pending: Option<Pending>,
-    /// Snapshots that were submitted, with their segments.
-    submitted: Vec<(i64, Vec<usize>)>,
-    counts: Counts,
+    machine: CommitMachine<LoadedTable, Random>,
+    /// The storage of the table that was loaded last.
+    storage: Option<TableStorage>,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(committer: &'a TableCommitter, segments: &'a [Segment]) -> Self {
+    pub(super) fn new(committer: &'a TableCommitter, segments: Vec<Segment>) -> Self {
+        let setup = CommitSetup {
+            table: committer.ident.clone(),
+            identity: committer.identity.clone(),
+            limits: committer.settings.limits(),
+        };
         Run {
+            machine: CommitMachine::new(setup, segments, Random).with_watch(committer.watch()),
             committer,
-            outcomes: vec![None; segments.len()],
-            order: order(segments),
-            segments,
-            dead: BTreeSet::new(),
-            present: BTreeSet::new(),
-            pending: None,
-            submitted: Vec::new(),
-            counts: Counts::default(),
+            storage: None,
         }
     }
 
     /// Runs the loop and returns an outcome for every segment, by its index.
     pub(super) async fn outcomes(mut self) -> Vec<(usize, SegmentOutcome)> {
-        let blocked = match self.run().await {
-            Ok(()) => SinkError::internal("a segment was left without an outcome"),
-            Err(error) => error.with("table", &self.committer.ident),
-        };
-        let blocked = Arc::new(blocked);
-        self.outcomes
-            .into_iter()
-            .map(|outcome| outcome.unwrap_or_else(|| SegmentOutcome::Blocked(blocked.clone())))
-            .enumerate()
-            .collect()
-    }
-
-    async fn run(&mut self) -> Result<()> {
-        if !self.segments.iter().all(|s| self.committer.fits(s)) {
-            return Err(SinkError::internal(
-                "a segment was handed to the committer of another table or branch",
-            ));
-        }
-        let mut fresh = None;
-        while self.outcomes.iter().any(Option::is_none) {
-            let loaded = match fresh.take() {
-                Some(loaded) => loaded,
-                None => self.load().await?,
-            };
-            plan::check_table(&loaded.metadata)?;
-            self.committer.remember(&loaded);
-            let identity = &self.committer.identity;
-            let state = state_of(&loaded.metadata, &identity.wid, &identity.branch)?;
-            self.resolve(&loaded.metadata, state.as_ref())?;
-            let Some(choice) = self.validate(&loaded, state.as_ref()).await? else {
-                continue;
-            };
-            self.check_stored(&loaded.metadata, &choice.batch)?;
-            match self.attempt(&loaded, choice).await {
-                Step::Applied(loaded) => fresh = Some(*loaded),
-                Step::Conflict(error) => self.lost_race(error).await?,
-                Step::Refused(error) => self.refused(error),
-                Step::Unauthorized(error) => {
-                    self.counts.unauthorized += 1;
-                    if self.counts.unauthorized > 1 {
-                        return Err(error);
+        let mut action = self.machine.start();
+        loop {
+            self.log();
+            action = match action {
+                Action::Load => self.load().await,
+                Action::CheckManifests(indexes) => {
+                    let found = self.check(indexes).await;
+                    self.machine.checked(found)
+                }
+                Action::Submit(submission) => self.submit(submission).await,
+                Action::Sleep { ms } => {
+                    let sleeping = tokio::time::sleep(Duration::from_millis(ms));
+                    match self.committer.cancel.or(sleeping).await {
+                        Some(()) => self.machine.slept(),
+                        None => self.machine.cancelled(),
                     }
                 }
-                Step::Unknown(error) => self.unanswered(error).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// LOAD, through failures that may pass.
-    async fn load(&mut self) -> Result<LoadedTable> {
-        loop {
-            let catalog = &self.committer.catalog;
-            let loading = catalog.load_table(&self.committer.ident);
-            match self.committer.cancel.or(loading).await {
-                None => return Err(cancelled()),
-                Some(Ok(loaded)) => return Ok(loaded),
-                Some(Err(error)) if error.kind() == ErrorKind::Retriable => {
-                    self.unanswered(error).await?;
+                Action::Done(outcomes) => {
+                    self.committer.keep_watch(self.machine.into_watch());
+                    return outcomes;
                 }
-                Some(Err(error)) => return Err(error),
-            }
-        }
-    }
-
-    /// RESOLVE: asks the table what became of the last attempt.
-    fn resolve(&mut self, metadata: &TableMetadata, state: Option<&WriterState>) -> Result<()> {
-        let Some(pending) = &mut self.pending else {
-            return Ok(());
-        };
-        if is_made_by(state, pending.commit_id) {
-            let snapshot_id = state.map_or(-1, |state| state.snapshot_id);
-            let batch = std::mem::take(&mut pending.batch);
-            self.log_commit(&batch, snapshot_id);
-            for index in batch {
-                self.decide(index, SegmentOutcome::Durable { snapshot_id });
-            }
-            self.pending = None;
-            self.counts = Counts::default();
-        } else if let Some(refused) = pending.refused.take()
-            && !has_moved(&pending.base, metadata)
-        {
-            return Err(refused);
-        }
-        Ok(())
-    }
-
-    /// VALIDATE: settles what the table settles, and returns the next batch. `None` means: look
-    /// again, for a segment fell out.
-    async fn validate(
-        &mut self,
-        loaded: &LoadedTable,
-        state: Option<&WriterState>,
-    ) -> Result<Option<Choice>> {
-        loop {
-            let waiting: Vec<usize> = self
-                .order
-                .iter()
-                .copied()
-                .filter(|index| matches!(self.outcomes.get(*index), Some(None)))
-                .collect();
-            let segments: Vec<&Segment> = waiting
-                .iter()
-                .filter_map(|index| self.segments.get(*index))
-                .collect();
-            let uuid = loaded.metadata.uuid();
-            let mut choice = choose(uuid, state, &segments, &mut self.dead)?;
-            // From places among the waiting to places among all segments.
-            let place = |at: usize| waiting.get(at).copied().unwrap_or(usize::MAX);
-            choice.batch = choice.batch.into_iter().map(place).collect();
-            for (at, verdict) in std::mem::take(&mut choice.decided) {
-                self.settle(place(at), verdict);
-            }
-            if choice.batch.is_empty() {
-                return Ok(None);
-            }
-            if self.drop_changed(loaded, &choice.batch).await? == 0 {
-                return Ok(Some(choice));
-            }
-        }
-    }
-
-    /// Rejects the segments of `batch` whose manifests are not as they were sealed: the table must
-    /// never name a file that is not there. Returns how many.
-    async fn drop_changed(&mut self, loaded: &LoadedTable, batch: &[usize]) -> Result<usize> {
-        let mut dropped = 0;
-        for index in batch {
-            let Some(segment) = self.segments.get(*index) else {
-                continue;
             };
-            let mut reason = missing_spec(&loaded.metadata, segment);
-            if reason.is_none() && !self.present.contains(index) {
-                reason = changed_manifest(&loaded.storage, segment).await?;
-            }
-            match reason {
-                None => {
-                    self.present.insert(*index);
-                }
-                Some(reason) => {
-                    dropped += 1;
-                    self.dead.insert(segment.session);
-                    self.settle(*index, Verdict::Rejected(reason));
-                }
-            }
         }
-        Ok(dropped)
     }
 
-    /// Refuses to go on with a catalog that took a snapshot and threw its properties away: every
-    /// further attempt would write the rows once more.
-    fn check_stored(&self, metadata: &TableMetadata, batch: &[usize]) -> Result<()> {
-        let branch = &self.committer.identity.branch;
-        for (snapshot_id, segments) in &self.submitted {
-            if segments.iter().any(|index| batch.contains(index))
-                && is_in_history(metadata, branch, *snapshot_id)
-            {
-                return Err(SinkError::fatal(
-                    "STATE_NOT_STORED",
-                    "the catalog took a snapshot without the table properties of the same request; use a catalog that applies commits as a whole",
-                )
-                .with("snapshot", snapshot_id));
+    async fn load(&mut self) -> Action<LoadedTable> {
+        let loading = self.committer.catalog.load_table(&self.committer.ident);
+        let Some(loaded) = self.committer.cancel.or(loading).await else {
+            return self.machine.cancelled();
+        };
+        match loaded.and_then(|loaded| failpoint::pass("commit.after-load").map(|()| loaded)) {
+            Ok(loaded) => {
+                self.keep(&loaded);
+                self.machine.loaded(loaded)
+            }
+            Err(error) => self.machine.load_failed(error),
+        }
+    }
+
+    fn keep(&mut self, loaded: &LoadedTable) {
+        if loaded.check().is_ok() {
+            self.committer.remember(loaded);
+        }
+        self.storage = Some(loaded.storage.clone());
+    }
+
+    /// Looks at the manifests of `indexes` in turn, until something cannot be told.
+    async fn check(&self, indexes: Vec<usize>) -> Vec<Checked> {
+        let mut found = Vec::new();
+        for index in indexes {
+            let segment = self.machine.segments().get(index);
+            let looked = match (&self.storage, segment) {
+                (Some(storage), Some(segment)) => changed_manifest(storage, segment).await,
+                _ => Err(SinkError::internal("there is nothing to look at")),
+            };
+            let go_on = looked.is_ok();
+            found.push((index, looked));
+            if !go_on {
+                break;
             }
         }
-        Ok(())
+        found
     }
 
     /// BUILD and SUBMIT.
-    async fn attempt(&mut self, loaded: &LoadedTable, choice: Choice) -> Step {
-        // Another batch is another commit: an id stands for one set of segments.
-        let same = self.pending.take().filter(|p| p.batch == choice.batch);
-        let commit_id = same.map_or_else(Uuid::now_v7, |pending| pending.commit_id);
-        self.pending = Some(Pending {
-            commit_id,
-            batch: choice.batch.clone(),
-            base: loaded.metadata.clone(),
-            refused: None,
-        });
-        let mut snapshot_id = random_snapshot_id();
-        while loaded.metadata.snapshot_by_id(snapshot_id).is_some() {
-            snapshot_id = random_snapshot_id();
-        }
-        let batch = choice.batch.clone();
-        let built = self.build(loaded, choice, commit_id, snapshot_id);
-        let commit = match self.committer.cancel.or(built).await {
-            None => Err(cancelled()),
-            Some(built) => built,
+    async fn submit(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
+        let cancel = &self.committer.cancel;
+        let commit = match cancel.or(self.build(&submission)).await {
+            None => return self.machine.cancelled(),
+            Some(Err(error)) => return self.machine.answered(Answer::NotSent(error)),
+            Some(Ok(commit)) => commit,
         };
-        let commit = match commit {
-            Ok(commit) => commit,
-            Err(error) if error.kind() == ErrorKind::Retriable => return Step::Unknown(error),
-            // A stale base may be the reason; the next look tells.
-            Err(error) => return Step::Refused(error),
+        let submitting = self.committer.catalog.commit(&submission.base, commit);
+        let Some(outcome) = cancel.or(submitting).await else {
+            return self.machine.cancelled();
         };
-        self.submitted.push((snapshot_id, batch));
-        let submitting = self.committer.catalog.commit(loaded, commit);
-        match self.committer.cancel.or(submitting).await {
-            None => Step::Unknown(cancelled()),
-            Some(CommitOutcome::Committed(loaded)) => Step::Applied(Box::new(loaded)),
-            Some(CommitOutcome::Conflict(error)) => Step::Conflict(error),
-            Some(CommitOutcome::Refused(error)) => Step::Refused(error),
-            Some(CommitOutcome::Unauthorized(error)) => Step::Unauthorized(error),
-            Some(CommitOutcome::Unknown(error)) => Step::Unknown(error),
+        if let Err(error) = failpoint::pass("commit.after-submit") {
+            return self.machine.answered(Answer::Unknown(error));
         }
+        let answer = match outcome {
+            CommitOutcome::Committed(loaded) => {
+                self.keep(&loaded);
+                Answer::Committed(loaded)
+            }
+            CommitOutcome::Conflict(error) => Answer::Conflict(error),
+            CommitOutcome::Refused(error) => Answer::Refused(error),
+            CommitOutcome::Unauthorized(error) => Answer::Unauthorized(error),
+            CommitOutcome::Unknown(error) => Answer::Unknown(error),
+        };
+        self.machine.answered(answer)
     }
 
-    async fn build(
-        &self,
-        loaded: &LoadedTable,
-        choice: Choice,
-        commit_id: Uuid,
-        snapshot_id: i64,
-    ) -> Result<TableCommit> {
-        let metadata = &loaded.metadata;
+    async fn build(&self, submission: &Submission<LoadedTable>) -> Result<TableCommit> {
+        let LoadedTable {
+            metadata, storage, ..
+        } = &submission.base;
         let identity = &self.committer.identity;
-        let segments: Vec<&Segment> = choice
+        let all = self.machine.segments();
+        let segments: Vec<&Segment> = submission
             .batch
             .iter()
-            .filter_map(|index| self.segments.get(*index))
+            .filter_map(|index| all.get(*index))
             .collect();
         let new = segments
             .iter()
@@ -324,20 +190,22 @@ impl<'a> Run<'a> {
             .map(|sealed| sealed.manifest.clone())
             .collect();
         let base = plan::base(metadata, &identity.branch);
+        let (commit_id, snapshot_id) = (submission.commit_id, submission.snapshot_id);
         let manifest_list = format!(
             "{}/snap-{snapshot_id}-{}-{commit_id}.avro",
             metadata_location(metadata),
-            self.attempt_number()
+            submission.attempt
         );
         let row_range =
-            write_manifest_list(&loaded.storage, &base, snapshot_id, new, &manifest_list).await?;
+            write_manifest_list(storage, &base, snapshot_id, new, &manifest_list).await?;
+        failpoint::pass("commit.after-manifest-list")?;
         let attempt = Attempt {
             identity,
             commit_id,
             snapshot_id,
             now_ms: now_ms(),
             segments: &segments,
-            state: choice.state,
+            state: submission.state.clone(),
             manifest_list,
             row_range,
         };
@@ -349,104 +217,46 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn attempt_number(&self) -> u32 {
-        1 + self.counts.conflicts + self.counts.unknown + self.counts.unauthorized
-    }
-
-    async fn lost_race(&mut self, error: SinkError) -> Result<()> {
-        self.counts.conflicts += 1;
-        let settings = &self.committer.settings;
-        if self.counts.conflicts > settings.conflicts_max {
-            return Err(SinkError::retriable(
-                "COMMIT_CONFLICTS",
-                "other writers won every race for this commit; raise the commit interval of the writers of this table",
-            )
-            .with("attempts", self.counts.conflicts)
-            .caused_by(error));
-        }
-        let (min, max) = (settings.conflict_pause_min, settings.conflict_pause_max);
-        self.sleep(pause(self.counts.conflicts, min, max)).await
-    }
-
-    fn refused(&mut self, error: SinkError) {
-        if let Some(pending) = &mut self.pending {
-            pending.refused = Some(error);
-        }
-    }
-
-    async fn unanswered(&mut self, error: SinkError) -> Result<()> {
-        if self.committer.cancel.is_cancelled() {
-            return Err(cancelled());
-        }
-        self.counts.unknown += 1;
-        let settings = &self.committer.settings;
-        let (min, max) = (settings.unknown_pause_min, settings.unknown_pause_max);
-        let pause = pause(self.counts.unknown, min, max);
-        tracing::warn!(
-            table = %self.committer.ident,
-            code = error.code(),
-            attempt = self.counts.unknown,
-            pause_ms = pause.as_millis() as u64,
-            "no clear answer; the table is read again: {}",
-            error.report()
-        );
-        self.sleep(pause).await
-    }
-
-    async fn sleep(&self, pause: Duration) -> Result<()> {
-        let sleeping = tokio::time::sleep(pause);
-        let slept = self.committer.cancel.or(sleeping).await;
-        slept.ok_or_else(cancelled)
-    }
-
-    fn settle(&mut self, index: usize, verdict: Verdict) {
-        let outcome = match verdict {
-            Verdict::Covered => SegmentOutcome::Covered,
-            Verdict::Rejected(reason) => {
-                tracing::warn!(table = %self.committer.ident, "segment rejected: {reason}");
-                SegmentOutcome::Rejected(reason)
+    fn log(&mut self) {
+        let table = &self.committer.ident;
+        for note in self.machine.take_notes() {
+            match note {
+                Note::Committed {
+                    batch,
+                    snapshot_id,
+                    attempts,
+                } => {
+                    let all = self.machine.segments();
+                    let segments = || batch.iter().filter_map(|index| all.get(*index));
+                    tracing::info!(
+                        %table,
+                        branch = self.committer.identity.branch,
+                        snapshot_id,
+                        segments = batch.len(),
+                        rows = segments().map(|segment| segment.rows).sum::<u64>(),
+                        bytes = segments().map(|segment| segment.bytes).sum::<u64>(),
+                        attempts,
+                        "committed"
+                    );
+                }
+                Note::Rejected { reason, .. } => {
+                    tracing::warn!(%table, "segment rejected: {reason}");
+                }
+                Note::Unclear {
+                    code,
+                    report,
+                    attempt,
+                    pause_ms,
+                } => tracing::warn!(
+                    %table,
+                    code,
+                    attempt,
+                    pause_ms,
+                    "no clear answer; the table is read again: {report}"
+                ),
             }
-            Verdict::Fenced { epoch } => SegmentOutcome::Fenced { epoch },
-            Verdict::Commit => return,
-        };
-        self.decide(index, outcome);
-    }
-
-    fn decide(&mut self, index: usize, outcome: SegmentOutcome) {
-        if let Some(slot) = self.outcomes.get_mut(index) {
-            *slot = Some(outcome);
         }
     }
-
-    fn log_commit(&self, batch: &[usize], snapshot_id: i64) {
-        let segments = || batch.iter().filter_map(|index| self.segments.get(*index));
-        tracing::info!(
-            table = %self.committer.ident,
-            branch = self.committer.identity.branch,
-            snapshot_id,
-            segments = batch.len(),
-            rows = segments().map(|segment| segment.rows).sum::<u64>(),
-            bytes = segments().map(|segment| segment.bytes).sum::<u64>(),
-            attempts = self.attempt_number(),
-            "committed"
-        );
-    }
-}
-
-fn cancelled() -> SinkError {
-    SinkError::retriable(
-        "COMMIT_CANCELLED",
-        "the commit was cancelled while the task stopped; the next session finds out what became of it",
-    )
-}
-
-fn missing_spec(metadata: &TableMetadata, segment: &Segment) -> Option<RejectReason> {
-    segment
-        .manifests
-        .iter()
-        .map(|sealed| sealed.manifest.partition_spec_id)
-        .find(|spec_id| metadata.partition_spec_by_id(*spec_id).is_none())
-        .map(|spec_id| RejectReason::SpecRemoved { spec_id })
 }
 
 /// Returns the first manifest of the segment that is gone or has another length.

@@ -212,6 +212,7 @@ fn committer(catalog: Arc<dyn Catalog>, ident: &TableIdent, wid: &str) -> TableC
             conflict_pause_max: Duration::from_millis(20),
             unknown_pause_min: Duration::from_millis(1),
             unknown_pause_max: Duration::from_millis(20),
+            one_owner: false,
         })
 }
 

@@ -1,7 +1,8 @@
-//! Waiting between attempts: growing, with jitter, and ended by a cancellation.
+//! Waiting that grows with each attempt and ends with a cancellation.
 
 use std::time::Duration;
 
+use frazil_core::commit::action::{Entropy, pause_ms};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -43,25 +44,35 @@ impl Cancel {
     }
 }
 
-/// Returns the pause before attempt `attempt` (from 1): `min` doubled each time up to `max`, then
-/// a random part of that, at least half.
+/// Random numbers of this process.
+pub(super) struct Random;
+
+impl Random {
+    /// The upper two bits of a UUID's low half are its variant, the other 62 are random.
+    fn bits() -> u64 {
+        let (_, low) = Uuid::now_v7().as_u64_pair();
+        low & (u64::MAX >> 2)
+    }
+}
+
+impl Entropy for Random {
+    fn uuid(&mut self) -> Uuid {
+        Uuid::now_v7()
+    }
+
+    fn snapshot_id(&mut self) -> i64 {
+        (Self::bits() as i64).max(1)
+    }
+
+    fn jitter(&mut self) -> u32 {
+        Self::bits() as u32
+    }
+}
+
+/// Returns the pause before attempt `attempt` (from 1), which grows from about `min` to `max`.
 pub(super) fn pause(attempt: u32, min: Duration, max: Duration) -> Duration {
-    let doubled = min.saturating_mul(1 << attempt.saturating_sub(1).min(20));
-    let whole = doubled.min(max);
-    whole.mul_f64(0.5 + 0.5 * random_part())
-}
-
-/// Returns a random number in `[0, 1)`.
-fn random_part() -> f64 {
-    let (_, low) = Uuid::now_v7().as_u64_pair();
-    (low & 0xffff_ffff) as f64 / 4_294_967_296.0
-}
-
-/// Returns a random snapshot id, positive as all writers make them.
-pub(super) fn random_snapshot_id() -> i64 {
-    // The upper two bits of the low half are the UUID's variant, the other 62 are random.
-    let (_, low) = Uuid::now_v7().as_u64_pair();
-    ((low & (u64::MAX >> 2)) as i64).max(1)
+    let ms = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(pause_ms(attempt, ms(min), ms(max), Random.jitter()))
 }
 
 #[cfg(test)]
@@ -69,19 +80,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_their_limit() {
-        let (min, max) = (Duration::from_secs(1), Duration::from_secs(60));
-        for (attempt, whole) in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (4_000, 60)] {
-            let pause = pause(attempt, min, max);
-            let whole = Duration::from_secs(whole);
-            assert!(pause >= whole / 2 && pause <= whole, "{attempt}: {pause:?}");
-        }
-    }
-
-    #[test]
     fn snapshot_ids_differ() {
         let ids: std::collections::BTreeSet<i64> =
-            (0..1_000).map(|_| random_snapshot_id()).collect();
+            (0..1_000).map(|_| Random.snapshot_id()).collect();
         assert_eq!(ids.len(), 1_000);
         assert!(ids.iter().all(|id| *id > 0));
     }

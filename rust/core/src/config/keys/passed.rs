@@ -1,6 +1,6 @@
 //! Keys that go to the tables and to the Kafka clients.
 
-use super::KeyType::{Int, Long, Password, String};
+use super::KeyType::{Boolean, Int, Long, Password, String};
 use super::{Group, Key};
 
 /// Table properties.
@@ -97,11 +97,22 @@ pub(super) const TABLE_PROPERTIES: Group = Group {
 /// Kafka client settings.
 pub(super) const KAFKA: Group = Group {
     title: "Kafka clients",
-    intro: "Keys below `iceberg.kafka.` are settings of the Kafka clients that Frazil itself opens; \
-            the consumer of records is Connect's (`consumer.override.`). Names below `sasl.` and \
-            `ssl.` are Kafka's; settings that load Java classes or read files named by a URL are \
-            refused.",
+    intro: "Keys below `iceberg.kafka.` are settings of the Kafka clients that Frazil itself opens \
+            for `topic` coordination; the consumer of records is Connect's (`consumer.override.`). \
+            Without `iceberg.kafka.bootstrap.servers` they are taken from the worker's own \
+            properties file: its `bootstrap.servers`, `security.`, `sasl.` and `ssl.` settings and \
+            nothing else, and keys below `iceberg.kafka.` are laid over them. Names below `sasl.` \
+            and `ssl.` are Kafka's; settings that load Java classes or read files named by a URL \
+            are refused here. What coordination rests on (serializers, group, `acks`, \
+            transactions, offsets) stays as it is, whatever stands here.",
     keys: &[
+        Key::own(
+            "frazil.kafka.from-worker",
+            Boolean,
+            "Whether the settings of the Kafka clients may be taken from the worker's properties \
+             file. With `false` only those below `iceberg.kafka.` are used.",
+        )
+        .or("true"),
         Key::passed("iceberg.kafka.bootstrap.servers", String, "The brokers."),
         Key::passed(
             "iceberg.kafka.client.id",
@@ -124,10 +135,20 @@ pub(super) const KAFKA: Group = Group {
             "Other settings of the login.",
         ),
         Key::passed("iceberg.kafka.ssl.*", String, "Settings of TLS."),
-        Key::passed(
+        Key::inert(
             "iceberg.kafka.auto.offset.reset",
             String,
-            "Where the clients start to read without an offset.",
+            "Coordination reads its topic from the end.",
+        ),
+        Key::inert(
+            "iceberg.kafka.group.id",
+            String,
+            "The group that elects the coordinator is named after the sink's consumer group.",
+        ),
+        Key::inert(
+            "iceberg.kafka.transactional.id",
+            String,
+            "Frazil uses no Kafka transactions.",
         ),
         Key::passed(
             "iceberg.kafka.*",

@@ -19,8 +19,8 @@ pub(super) const PROCESS: Group = Group {
         Key::own(
             "frazil.kafka.cluster.id",
             String,
-            "The id of the Kafka cluster, part of the writer's identity; asked from the cluster \
-             when not set.",
+            "The id of the Kafka cluster, part of the writer's identity. Set it when connectors of \
+             one name on several clusters write to one table; never change it otherwise.",
         ),
         Key::own(
             "frazil.errors.drop",
@@ -82,6 +82,26 @@ pub(super) const INTERNAL: Group = Group {
             "The number of tasks; `tasks.max` when not set.",
         )
         .within(1, 1 << 20),
+        Key::own(
+            "frazil.internal.coordination",
+            String,
+            "What `frazil.coordination` came to.",
+        )
+        .one_of(&["local", "topic"], ""),
+        Key::own(
+            "frazil.internal.epoch",
+            Long,
+            "The number of the last offset reset.",
+        )
+        .or("0")
+        .within(0, i64::MAX),
+        Key::own(
+            "frazil.internal.role",
+            String,
+            "What a native handle serves.",
+        )
+        .or("task")
+        .one_of(&["task", "channel", "admin"], ""),
     ],
 };
 
@@ -94,12 +114,12 @@ pub(super) const INERT: Group = Group {
         Key::inert(
             "iceberg.control.topic",
             String,
-            "Frazil needs no control topic: tasks agree inside the worker's process.",
+            "Frazil never touches the Apache sink's control topic; its own is `frazil.control.topic`.",
         ),
         Key::inert(
             "iceberg.control.group-id-prefix",
             String,
-            "There is no control topic, so nothing reads it in a group.",
+            "The group that elects the coordinator is named after the sink's consumer group.",
         ),
         Key::inert(
             "iceberg.control.group-id",
@@ -147,11 +167,5 @@ pub(super) const INERT: Group = Group {
             "Frazil does not use Hadoop.",
         ),
         Key::inert("iceberg.hadoop.*", String, "Frazil does not use Hadoop."),
-        Key::inert(
-            "frazil.control.topic",
-            String,
-            "The topic for coordination between workers; coordination is local in this version.",
-        )
-        .or("frazil-control"),
     ],
 };

@@ -200,14 +200,31 @@ pub(super) const CONTROL: Group = Group {
         Key::own(
             "frazil.coordination",
             String,
-            "Where the tasks of a connector agree on commits: `local` is inside the worker's \
-             process; `auto` chooses, and chooses `local` in this version.",
+            "Where the tasks of a connector agree on commits. `topic`: through the control topic, so \
+             that one task commits for all workers, one snapshot per table and interval. `local`: \
+             inside each worker's process, so that k workers make k snapshots per table and \
+             interval. `auto`: `local` with `tasks.max=1` or when no Kafka client settings can be \
+             read, else `topic`. Safe to change at any time.",
         )
         .or("auto")
-        .one_of(
-            &["auto", "local"],
-            "coordination through a topic is not there yet",
-        ),
+        .one_of(&["auto", "local", "topic"], "")
+        .medium(),
+        Key::own(
+            "frazil.control.topic",
+            String,
+            "The topic of `topic` coordination; several connectors may share it. It is created with \
+             one partition when it is missing. It must hold nothing else: least of all may it be \
+             the control topic of the Apache sink, which dies on records that are not its own.",
+        )
+        .or("frazil-control"),
+        Key::own(
+            "frazil.segment.ttl-ms",
+            Long,
+            "How long files that a task has written may wait for their commit, in milliseconds; \
+             after that their records are read and written again.",
+        )
+        .or("3600000")
+        .within(60_000, 86_400_000),
         Key::own(
             "frazil.table.block.max-ms",
             Long,

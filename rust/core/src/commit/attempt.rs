@@ -1,0 +1,560 @@
+//! The commit loop of one table and branch, for one batch of segments, without I/O.
+//!
+//! ```text
+//! LOAD ──► VALIDATE ──► CHECK ──► SUBMIT ──► done
+//!   ▲         │ (nothing left: done)  │
+//!   └─────────┴──────── RESOLVE ◄─────┘ conflict, refused, unknown
+//! ```
+//!
+//! The machine says what to do next ([`Action`]) and is told what came of it. It neither waits nor
+//! draws lots nor talks to anyone, so a worker and the simulator run the same code.
+//!
+//! Rules it keeps: the offsets are judged on the very table that the request asserts (R1); one
+//! attempt for each submission, and no answer but "applied" is believed: the table is read again
+//! and asked for the commit's id and offsets; a lost session is dead (R15); the files of a given-up
+//! attempt stay (R10).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::action::{Action, Answer, Checked, CommitSetup, Entropy, Note, Submission, pause_ms};
+use super::batch::{Choice, choose, order};
+use super::outcome::{SegmentOutcome, is_made_by};
+use super::owner::{OwnerWatch, Ownership, owned_elsewhere};
+use super::state::WriterState;
+use super::validate::{RejectReason, Verdict};
+use super::view::TableView;
+use crate::control::segment::Segment;
+use crate::error::{ErrorKind, Result, SinkError};
+use crate::rules::{Rule, enforced};
+
+#[derive(Debug, Default)]
+struct Counts {
+    conflicts: u32,
+    unknown: u32,
+    unauthorized: u32,
+}
+
+/// A batch on its way into the table, until the table says that it is there.
+#[derive(Debug)]
+struct Pending<V> {
+    commit_id: Uuid,
+    batch: Vec<usize>,
+    state: WriterState,
+    /// The table that the last attempt was built on.
+    base: V,
+    /// The answer of the last attempt if it was a refusal.
+    refused: Option<SinkError>,
+    /// Whether the last attempt had no clear answer.
+    unclear: bool,
+}
+
+/// A batch that was chosen on `table`, whose manifests are being looked at.
+#[derive(Debug)]
+struct Chosen<V> {
+    table: V,
+    state: Option<WriterState>,
+    choice: Choice,
+}
+
+/// What the machine waits for.
+#[derive(Debug)]
+enum Phase<V> {
+    New,
+    Loading,
+    Checking(Box<Chosen<V>>),
+    Submitted,
+    Sleeping,
+    Over,
+}
+
+/// The commit loop for some segments of one table and branch.
+#[derive(Debug)]
+pub struct CommitMachine<V, E> {
+    setup: CommitSetup,
+    segments: Vec<Segment>,
+    entropy: E,
+    watch: OwnerWatch,
+    phase: Phase<V>,
+    outcomes: Vec<Option<SegmentOutcome>>,
+    /// Why the segments without an outcome have none, once it is over.
+    blocked: Option<Arc<SinkError>>,
+    order: Vec<usize>,
+    dead: BTreeSet<Uuid>,
+    /// Segments whose manifests were seen in the storage.
+    present: BTreeSet<usize>,
+    pending: Option<Pending<V>>,
+    /// Snapshots that were submitted, with their segments.
+    submitted: Vec<(i64, Vec<usize>)>,
+    counts: Counts,
+    notes: Vec<Note>,
+}
+
+impl<V: TableView, E: Entropy> CommitMachine<V, E> {
+    /// Creates the loop that commits `segments`.
+    pub fn new(setup: CommitSetup, segments: Vec<Segment>, entropy: E) -> Self {
+        CommitMachine {
+            setup,
+            entropy,
+            watch: OwnerWatch::default(),
+            phase: Phase::New,
+            outcomes: vec![None; segments.len()],
+            blocked: None,
+            order: order(&segments),
+            segments,
+            dead: BTreeSet::new(),
+            present: BTreeSet::new(),
+            pending: None,
+            submitted: Vec::new(),
+            counts: Counts::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Sets what the owner of the table saw in earlier calls of the same term.
+    #[must_use]
+    pub fn with_watch(mut self, watch: OwnerWatch) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// Returns what the owner saw, for the next call.
+    pub fn into_watch(self) -> OwnerWatch {
+        self.watch
+    }
+
+    /// Returns the segments.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Returns the table, the identity and the limits.
+    pub fn setup(&self) -> &CommitSetup {
+        &self.setup
+    }
+
+    /// Returns what happened since the last call.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Begins.
+    pub fn start(&mut self) -> Action<V> {
+        if !matches!(self.phase, Phase::New) {
+            return self.out_of_turn();
+        }
+        let fits = |segment: &Segment| {
+            segment.table == self.setup.table && segment.branch == self.setup.identity.branch
+        };
+        if !self.segments.iter().all(fits) {
+            return self.stop(SinkError::internal(
+                "a segment was handed to the committer of another table or branch",
+            ));
+        }
+        self.look()
+    }
+
+    /// The table was loaded.
+    pub fn loaded(&mut self, table: V) -> Action<V> {
+        if !matches!(self.phase, Phase::Loading) {
+            return self.out_of_turn();
+        }
+        self.judge(table).unwrap_or_else(|error| self.stop(error))
+    }
+
+    /// The table could not be loaded.
+    pub fn load_failed(&mut self, error: SinkError) -> Action<V> {
+        if !matches!(self.phase, Phase::Loading) {
+            return self.out_of_turn();
+        }
+        match error.kind() {
+            ErrorKind::Retriable => self.unanswered(error),
+            _ => self.stop(error),
+        }
+    }
+
+    /// The manifests were looked at. A segment that is left out is asked for again.
+    pub fn checked(&mut self, found: Vec<Checked>) -> Action<V> {
+        let Phase::Checking(chosen) = std::mem::replace(&mut self.phase, Phase::Over) else {
+            return self.out_of_turn();
+        };
+        for (index, found) in found {
+            match found {
+                Ok(None) => {
+                    self.present.insert(index);
+                }
+                // The table must never name a file that is not there.
+                Ok(Some(reason)) => self.reject(index, reason),
+                Err(error) => return self.stop(error),
+            }
+        }
+        let Chosen {
+            table,
+            state,
+            choice,
+        } = *chosen;
+        let next = if self.is_complete(&choice.batch) {
+            self.submit(table, choice.batch, choice.state)
+        } else {
+            self.validate(table, state)
+        };
+        next.unwrap_or_else(|error| self.stop(error))
+    }
+
+    /// The submission came to an end.
+    pub fn answered(&mut self, answer: Answer<V>) -> Action<V> {
+        if !matches!(self.phase, Phase::Submitted) {
+            return self.out_of_turn();
+        }
+        match answer {
+            Answer::Committed(table) => self.judge(table).unwrap_or_else(|error| self.stop(error)),
+            Answer::Conflict(error) => self.lost_race(error),
+            Answer::Refused(error) => self.refused(error),
+            Answer::Unauthorized(error) => {
+                self.counts.unauthorized += 1;
+                match self.counts.unauthorized {
+                    1 => self.look(),
+                    _ => self.stop(error),
+                }
+            }
+            Answer::Unknown(error) => {
+                if let Some(pending) = &mut self.pending {
+                    pending.unclear = true;
+                }
+                self.unanswered(error)
+            }
+            Answer::NotSent(error) if error.kind() == ErrorKind::Retriable => {
+                self.unanswered(error)
+            }
+            // A stale base may be the reason; the next look tells.
+            Answer::NotSent(error) => self.refused(error),
+        }
+    }
+
+    /// The pause is over.
+    pub fn slept(&mut self) -> Action<V> {
+        if !matches!(self.phase, Phase::Sleeping) {
+            return self.out_of_turn();
+        }
+        self.look()
+    }
+
+    /// The task stops: whatever was submitted stays submitted.
+    pub fn cancelled(&mut self) -> Action<V> {
+        self.stop(SinkError::retriable(
+            "COMMIT_CANCELLED",
+            "the commit was cancelled while the task stopped; the next session finds out what became of it",
+        ))
+    }
+
+    fn look(&mut self) -> Action<V> {
+        if self.outcomes.iter().all(Option::is_some) {
+            return self.done();
+        }
+        self.phase = Phase::Loading;
+        Action::Load
+    }
+
+    fn judge(&mut self, table: V) -> Result<Action<V>> {
+        table.check()?;
+        let identity = &self.setup.identity;
+        let state = table.writer_state(&identity.wid, &identity.branch)?;
+        if !enforced(Rule::Resolve) && self.pending.as_ref().is_some_and(|p| p.unclear) {
+            return self.submit_unresolved(table, state);
+        }
+        self.resolve(&table, state.as_ref())?;
+        self.check_owner(state.as_ref())?;
+        if !enforced(Rule::OneBase)
+            && let Some(pending) = &self.pending
+        {
+            let (batch, state) = (pending.batch.clone(), pending.state.clone());
+            return self.submit(table, batch, state);
+        }
+        self.validate(table, state)
+    }
+
+    /// RESOLVE: asks the table what became of the last attempt.
+    fn resolve(&mut self, table: &V, state: Option<&WriterState>) -> Result<()> {
+        let Some(pending) = &mut self.pending else {
+            return Ok(());
+        };
+        if is_made_by(state, pending.commit_id) {
+            let snapshot_id = state.map_or(-1, |state| state.snapshot_id);
+            let batch = std::mem::take(&mut pending.batch);
+            for index in &batch {
+                self.decide(*index, SegmentOutcome::Durable { snapshot_id });
+            }
+            self.notes.push(Note::Committed {
+                batch,
+                snapshot_id,
+                attempts: self.attempt_number(),
+            });
+            self.pending = None;
+            self.counts = Counts::default();
+        } else if let Some(refused) = pending.refused.take()
+            && !pending.base.has_moved(table)
+        {
+            return Err(refused);
+        }
+        Ok(())
+    }
+
+    fn check_owner(&mut self, state: Option<&WriterState>) -> Result<()> {
+        if !self.setup.limits.one_owner {
+            return Ok(());
+        }
+        let own = &self.setup.identity.hub_id;
+        match self.watch.look(state, own) {
+            Ownership::Ok => Ok(()),
+            Ownership::ForeignOwner { hub_id, connector } => {
+                Err(owned_elsewhere(own, &hub_id, &connector))
+            }
+        }
+    }
+
+    /// VALIDATE: settles what the table settles, and goes on with the next batch.
+    fn validate(&mut self, table: V, state: Option<WriterState>) -> Result<Action<V>> {
+        loop {
+            let waiting: Vec<usize> = self
+                .order
+                .iter()
+                .copied()
+                .filter(|index| self.is_open(*index))
+                .collect();
+            let segments: Vec<&Segment> = waiting
+                .iter()
+                .filter_map(|index| self.segments.get(*index))
+                .collect();
+            let mut choice = choose(table.uuid(), state.as_ref(), &segments, &mut self.dead)?;
+            // From places among the waiting to places among all segments.
+            let place = |at: usize| waiting.get(at).copied().unwrap_or(usize::MAX);
+            choice.batch = choice.batch.into_iter().map(place).collect();
+            for (at, verdict) in std::mem::take(&mut choice.decided) {
+                self.settle(place(at), verdict);
+            }
+            if choice.batch.is_empty() {
+                return Ok(self.look());
+            }
+            self.reject_without_spec(&table, &choice.batch);
+            let unseen: Vec<usize> = choice
+                .batch
+                .iter()
+                .copied()
+                .filter(|index| self.is_open(*index) && !self.present.contains(index))
+                .collect();
+            if !unseen.is_empty() {
+                self.phase = Phase::Checking(Box::new(Chosen {
+                    table,
+                    state,
+                    choice,
+                }));
+                return Ok(Action::CheckManifests(unseen));
+            }
+            if self.is_complete(&choice.batch) {
+                return self.submit(table, choice.batch, choice.state);
+            }
+        }
+    }
+
+    fn reject_without_spec(&mut self, table: &V, batch: &[usize]) {
+        for index in batch {
+            let specs = self.segments.get(*index).map(|segment| &segment.manifests);
+            let removed = specs
+                .into_iter()
+                .flatten()
+                .map(|sealed| sealed.manifest.partition_spec_id)
+                .find(|spec_id| !table.has_spec(*spec_id));
+            if let Some(spec_id) = removed {
+                self.reject(*index, RejectReason::SpecRemoved { spec_id });
+            }
+        }
+    }
+
+    /// Refuses to go on with a catalog that took a snapshot and threw its properties away: every
+    /// further attempt would write the rows once more.
+    fn check_stored(&self, table: &V, batch: &[usize]) -> Result<()> {
+        let branch = &self.setup.identity.branch;
+        for (snapshot_id, segments) in &self.submitted {
+            if segments.iter().any(|index| batch.contains(index))
+                && table.is_in_history(branch, *snapshot_id)
+            {
+                return Err(SinkError::fatal(
+                    "STATE_NOT_STORED",
+                    "the catalog took a snapshot without the table properties of the same request; use a catalog that applies commits as a whole",
+                )
+                .with("snapshot", snapshot_id));
+            }
+        }
+        Ok(())
+    }
+
+    /// SUBMIT `batch`, which was judged on `table` (rule R1: nothing else reaches the request).
+    fn submit(&mut self, table: V, batch: Vec<usize>, state: WriterState) -> Result<Action<V>> {
+        self.check_stored(&table, &batch)?;
+        Ok(self.send(table, batch, state))
+    }
+
+    fn send(&mut self, table: V, batch: Vec<usize>, state: WriterState) -> Action<V> {
+        // Another batch is another commit: an id stands for one set of segments.
+        let same = self.pending.take().filter(|p| p.batch == batch);
+        let commit_id = same.map_or_else(|| self.entropy.uuid(), |pending| pending.commit_id);
+        let mut snapshot_id = self.entropy.snapshot_id();
+        while table.has_snapshot(snapshot_id) {
+            snapshot_id = self.entropy.snapshot_id();
+        }
+        self.pending = Some(Pending {
+            commit_id,
+            batch: batch.clone(),
+            state: state.clone(),
+            base: table.clone(),
+            refused: None,
+            unclear: false,
+        });
+        self.submitted.push((snapshot_id, batch.clone()));
+        self.phase = Phase::Submitted;
+        Action::Submit(Submission {
+            base: table,
+            commit_id,
+            snapshot_id,
+            attempt: self.attempt_number(),
+            batch,
+            state,
+        })
+    }
+
+    /// What a writer does that takes an unclear answer for "not applied". Only a build that
+    /// switches the rule off gets here.
+    fn submit_unresolved(&mut self, table: V, state: Option<WriterState>) -> Result<Action<V>> {
+        let batch = match &self.pending {
+            Some(pending) => pending.batch.clone(),
+            None => return self.validate(table, state),
+        };
+        let mut state = state.unwrap_or_else(|| WriterState::new(table.uuid()));
+        for segment in batch.iter().filter_map(|index| self.segments.get(*index)) {
+            state.advance(segment)?;
+        }
+        Ok(self.send(table, batch, state))
+    }
+
+    fn lost_race(&mut self, error: SinkError) -> Action<V> {
+        self.counts.conflicts += 1;
+        let limits = &self.setup.limits;
+        if self.counts.conflicts > limits.conflicts_max {
+            return self.stop(
+                SinkError::retriable(
+                    "COMMIT_CONFLICTS",
+                    "other writers won every race for this commit; raise the commit interval of the writers of this table",
+                )
+                .with("attempts", self.counts.conflicts)
+                .caused_by(error),
+            );
+        }
+        let (min, max) = (limits.conflict_pause_min_ms, limits.conflict_pause_max_ms);
+        self.sleep(self.counts.conflicts, min, max)
+    }
+
+    fn refused(&mut self, error: SinkError) -> Action<V> {
+        if let Some(pending) = &mut self.pending {
+            pending.refused = Some(error);
+        }
+        self.look()
+    }
+
+    fn unanswered(&mut self, error: SinkError) -> Action<V> {
+        self.counts.unknown += 1;
+        let limits = &self.setup.limits;
+        let (min, max) = (limits.unknown_pause_min_ms, limits.unknown_pause_max_ms);
+        let action = self.sleep(self.counts.unknown, min, max);
+        if let Action::Sleep { ms } = action {
+            self.notes.push(Note::Unclear {
+                code: error.code(),
+                report: error.report(),
+                attempt: self.counts.unknown,
+                pause_ms: ms,
+            });
+        }
+        action
+    }
+
+    fn sleep(&mut self, attempt: u32, min_ms: u64, max_ms: u64) -> Action<V> {
+        self.phase = Phase::Sleeping;
+        Action::Sleep {
+            ms: pause_ms(attempt, min_ms, max_ms, self.entropy.jitter()),
+        }
+    }
+
+    fn attempt_number(&self) -> u32 {
+        1 + self.counts.conflicts + self.counts.unknown + self.counts.unauthorized
+    }
+
+    fn is_open(&self, index: usize) -> bool {
+        matches!(self.outcomes.get(index), Some(None))
+    }
+
+    /// Tells whether every segment of `batch` may go into the table's files as it is.
+    fn is_complete(&self, batch: &[usize]) -> bool {
+        batch
+            .iter()
+            .all(|index| self.is_open(*index) && self.present.contains(index))
+    }
+
+    fn reject(&mut self, index: usize, reason: RejectReason) {
+        if let Some(segment) = self.segments.get(index) {
+            self.dead.insert(segment.session);
+        }
+        self.settle(index, Verdict::Rejected(reason));
+    }
+
+    fn settle(&mut self, index: usize, verdict: Verdict) {
+        let outcome = match verdict {
+            Verdict::Covered => SegmentOutcome::Covered,
+            Verdict::Rejected(reason) => {
+                self.notes.push(Note::Rejected {
+                    index,
+                    reason: reason.clone(),
+                });
+                SegmentOutcome::Rejected(reason)
+            }
+            Verdict::Fenced { epoch } => SegmentOutcome::Fenced { epoch },
+            Verdict::Commit => return,
+        };
+        self.decide(index, outcome);
+    }
+
+    fn decide(&mut self, index: usize, outcome: SegmentOutcome) {
+        if let Some(slot) = self.outcomes.get_mut(index) {
+            *slot = Some(outcome);
+        }
+    }
+
+    fn out_of_turn(&mut self) -> Action<V> {
+        self.stop(SinkError::internal(
+            "the commit loop was told something that it had not asked for",
+        ))
+    }
+
+    /// Gives up: the segments without an outcome are blocked by `error`.
+    fn stop(&mut self, error: SinkError) -> Action<V> {
+        let blocked = error.with("table", &self.setup.table);
+        self.blocked.get_or_insert_with(|| Arc::new(blocked));
+        self.done()
+    }
+
+    fn done(&mut self) -> Action<V> {
+        self.phase = Phase::Over;
+        let blocked = &self.blocked;
+        let outcome = |outcome: &Option<SegmentOutcome>| {
+            let unknown = || Arc::new(SinkError::internal("a segment was left without an outcome"));
+            outcome
+                .clone()
+                .unwrap_or_else(|| SegmentOutcome::Blocked(blocked.clone().unwrap_or_else(unknown)))
+        };
+        Action::Done(self.outcomes.iter().map(outcome).enumerate().collect())
+    }
+}
+
+#[cfg(test)]
+#[path = "attempt_tests.rs"]
+mod tests;

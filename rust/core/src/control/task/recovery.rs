@@ -1,0 +1,182 @@
+//! Starting over: when, from where, and how often.
+
+use uuid::Uuid;
+
+use super::TaskMachine;
+use crate::control::writer::TableIndex;
+use crate::error::{ErrorKind, Result, SinkError};
+use crate::offsets::TopicPartition;
+
+/// Why a session has to start over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Redo {
+    /// A table took rows of the same offsets from somebody else, or is another table now.
+    Rejected(String),
+    /// A segment waited too long for its commit.
+    Expired,
+    /// The storage or the catalog failed, and may not the next time.
+    Failed(String),
+    /// A partition came back while rows of its last stay wait for their commit.
+    Returned,
+}
+
+/// A session ended and another one began: the driver drops all open files, and the framework reads
+/// again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartOver {
+    /// The session that ended: the coordinator forgets what it still has of it.
+    pub ended: Uuid,
+    /// The session that began.
+    pub session: Uuid,
+    /// Where the framework has to read again from.
+    pub rewinds: Vec<(TopicPartition, i64)>,
+    /// Why.
+    pub reason: String,
+}
+
+impl TaskMachine {
+    /// Goes on after `error`, when it may pass: if a table has not the rows any more that it should
+    /// have, the session starts over at once; otherwise nothing has changed, and the framework
+    /// delivers the batch again.
+    ///
+    /// # Errors
+    ///
+    /// `error` itself, when it is no reason to start over; as [`tick`](Self::tick).
+    pub fn recover(&mut self, error: SinkError, now_ms: u64, fresh: Uuid) -> Result<StartOver> {
+        let lost = self.tables.iter().any(|table| table.spoiled);
+        if error.kind() != ErrorKind::Retriable || !lost {
+            return Err(error);
+        }
+        self.start_over(Redo::Failed(error.report()), now_ms, fresh)
+    }
+
+    /// A segment of `session` was not handed over, since its files could not be made durable.
+    pub fn seal_failed(&mut self, session: Uuid, error: &SinkError) {
+        if session == self.session() {
+            self.failed_for_now(error);
+        }
+    }
+
+    /// Something failed between two puts: the next one starts over, unless `error` does not pass.
+    pub fn failed_for_now(&mut self, error: &SinkError) {
+        match error.kind() {
+            ErrorKind::Retriable => self.start_over_later(Redo::Failed(error.report())),
+            _ => self.fail(error),
+        }
+    }
+
+    /// The next put starts over. The first reason counts.
+    pub(super) fn start_over_later(&mut self, redo: Redo) {
+        self.redo.get_or_insert(redo);
+    }
+
+    /// Discards what is open and unacknowledged.
+    pub(super) fn start_over(&mut self, redo: Redo, now_ms: u64, fresh: Uuid) -> Result<StartOver> {
+        self.redo = None;
+        let counted = match &redo {
+            Redo::Rejected(reason) => self.count_rejection(reason, now_ms),
+            Redo::Failed(reason) => self.count_failure(reason, now_ms),
+            Redo::Expired | Redo::Returned => Ok(()),
+        };
+        if let Err(error) = counted {
+            self.fail(&error);
+            return Err(error);
+        }
+        let ended = self.session();
+        let rewinds = self.progress.redo(fresh);
+        for table in &mut self.tables {
+            table.start_over();
+        }
+        Ok(StartOver {
+            ended,
+            session: fresh,
+            rewinds,
+            reason: redo.into_reason(),
+        })
+    }
+
+    fn count_rejection(&mut self, reason: &str, now_ms: u64) -> Result<()> {
+        let (most, window) = (
+            self.settings.rejections_max,
+            self.settings.rejection_window_ms,
+        );
+        self.rejections
+            .retain(|at| now_ms.saturating_sub(*at) < window);
+        self.rejections.push(now_ms);
+        if self.rejections.len() <= most {
+            return Ok(());
+        }
+        Err(SinkError::fatal(
+            "WRITER_CONFLICT",
+            format!(
+                "started over {most} times in {} minutes; another live writer uses writer id `{}` \
+                 beside {}: stop one of the two, or set `frazil.writer.id`; last reason: {reason}",
+                window / 60_000,
+                self.settings.writer_id,
+                self.settings.owner,
+            ),
+        ))
+    }
+
+    fn count_failure(&mut self, reason: &str, now_ms: u64) -> Result<()> {
+        let since = *self.failing_since.get_or_insert(now_ms);
+        let limit = self.settings.block_max_ms;
+        if now_ms.saturating_sub(since) < limit {
+            return Ok(());
+        }
+        Err(SinkError::fatal(
+            "SEGMENTS_FAIL",
+            format!(
+                "no segment became durable for {} minutes; check the storage; last reason: {reason}",
+                limit / 60_000
+            ),
+        ))
+    }
+
+    /// The table's offsets were reset after this task began: this task may never write it again.
+    pub(super) fn fenced(&mut self, table: TableIndex, epoch: u64) {
+        let error = self.fence(table, epoch);
+        self.fail(&error);
+    }
+
+    pub(super) fn fence(&self, table: TableIndex, epoch: u64) -> SinkError {
+        SinkError::fatal(
+            "WRITER_FENCED",
+            "the table's offsets were reset after this task started; restart the task",
+        )
+        .with("table", self.table_name(table))
+        .with("epoch", epoch)
+        .with("own", self.epoch)
+    }
+
+    /// The coordinator tries again by itself; coordinators may change, so the task counts the time.
+    pub(super) fn blocked(&mut self, table: TableIndex, reason: &str, now_ms: u64) {
+        let limit = self.settings.block_max_ms;
+        let Some(state) = self.tables.get_mut(table) else {
+            return;
+        };
+        let since = *state.blocked_since.get_or_insert(now_ms);
+        if now_ms.saturating_sub(since) < limit {
+            return;
+        }
+        let error = SinkError::fatal(
+            "TABLE_BLOCKED",
+            format!(
+                "the table refused commits for {} minutes: {reason}",
+                limit / 60_000
+            ),
+        )
+        .with("table", self.table_name(table));
+        self.fail(&error);
+    }
+}
+
+impl Redo {
+    fn into_reason(self) -> String {
+        match self {
+            Redo::Rejected(reason) | Redo::Failed(reason) => reason,
+            Redo::Expired => "a segment waited too long for its commit".to_owned(),
+            Redo::Returned => "a partition came back before its rows were committed".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Single schedules of a task.
