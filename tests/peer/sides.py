@@ -54,7 +54,11 @@ class Outcome:
 class Side:
     """One of the sinks, running."""
 
-    def __init__(self, sink_name: str, catalog, broker: Broker, worker: Worker, name: str) -> None:
+    def __init__(
+        self, sink_name: str, catalog, broker: Broker, worker: Worker, name: str, through=None
+    ) -> None:
+        # What the sink talks to; tests go to the catalog itself.
+        self.through = catalog if through is None else through
         self.sink, self.catalog, self.broker, self.worker = sink_name, catalog, broker, worker
         self.short = sink_name.split()[0].lower()
         self.topic = f"{name}_{self.short}"
@@ -69,9 +73,9 @@ class Side:
 
     def config(self, tasks: int = 1, **extra: str) -> dict[str, str]:
         if self.short == "apache":
-            config = peer_sink(self.catalog, self.topic, self.table, self.control, INTERVAL_MS, tasks)
+            config = peer_sink(self.through, self.topic, self.table, self.control, INTERVAL_MS, tasks)
         else:
-            config = sink(self.catalog, self.topic, self.table, tasks__max=str(tasks))
+            config = sink(self.through, self.topic, self.table, tasks__max=str(tasks))
             config["iceberg.control.commit.interval-ms"] = str(INTERVAL_MS)
         return config | {key.replace("__", ".").replace("_", "-"): value for key, value in extra.items()}
 

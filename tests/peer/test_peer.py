@@ -17,6 +17,7 @@ from bed.catalogs import RestCatalog
 from bed.connect import Worker
 from bed.peer import lay_peer
 from bed.process import wait_until
+from bed.proxy import Hold, Proxied
 
 pytestmark = pytest.mark.peer
 
@@ -216,14 +217,18 @@ def test_expired_carrier(make_both, catalogs, broker, name):
     both = []
     for sink, catalog in catalogs.items():
         worker = make_both(offset_flush_interval_ms="5000")
-        side = Side(sink, catalog, broker, worker, name)
+        proxied = Proxied(catalog, catalog.port)
+        side = Side(sink, catalog, broker, worker, name, through=proxied)
         both.append(side)
         first_rows([side])
-        # A commit is applied and the worker dies before it has heard of it.
-        catalog.fault("after", 1)
+        # A commit is applied and the worker dies before it hears of it.
+        answer = Hold(before=False)
+        proxied.proxy.on_commit(answer, count=1)
         side.send(BATCH)
-        assert side.settle(side.sent, 60) is not None
+        answer.wait_held()
+        assert side.settle(side.sent, 10) is not None
         worker.kill()
+        answer.release()
         # Then table maintenance comes by: another engine rewrites all rows and expires every
         # snapshot but the newest.
         table = table_of(side)
@@ -234,7 +239,11 @@ def test_expired_carrier(make_both, catalogs, broker, name):
         side.note(f"{len(old)} snapshots expired")
         worker.start()
         side.send(BATCH)
-    measure(both, 90)
+        measure([side], 120)
+        # What comes a second time comes with a later commit.
+        time.sleep(15)
+        side.send(100)
+        assert side.settle(side.sent, 60) is not None
     conclude(both)
     for side in both:
         side.worker.stop()
