@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from bed.sink import sink
 RESULTS = BUILD / "peer" / "results.jsonl"
 INTERVAL_MS = 5000
 FRAZIL, APACHE = "Frazil", f"Apache {PEER_VERSION}"
+# One word of these in FRAZIL_PEER_SIDES runs only that sink; the results of the other stay.
+WANTED = os.environ.get("FRAZIL_PEER_SIDES", "frazil apache").split()
 
 
 @dataclass
@@ -66,17 +69,20 @@ class Side:
         self.connector = f"{name}-{self.short}"
         self.control = f"control-{name}" if self.short == "apache" else "frazil-control"
         self.branch: str | None = None
+        self.interval_ms = INTERVAL_MS
         self.view = TableView(catalog, self.table)
         self.sent = 0
+        """What has to be in the table."""
+        self.produced = 0
         self.sent_at = time.monotonic()
         self.outcome = Outcome(name.rsplit("_", 1)[0], sink_name)
 
     def config(self, tasks: int = 1, **extra: str) -> dict[str, str]:
         if self.short == "apache":
-            config = peer_sink(self.through, self.topic, self.table, self.control, INTERVAL_MS, tasks)
+            config = peer_sink(self.through, self.topic, self.table, self.control, self.interval_ms, tasks)
         else:
             config = sink(self.through, self.topic, self.table, tasks__max=str(tasks))
-            config["iceberg.control.commit.interval-ms"] = str(INTERVAL_MS)
+            config["iceberg.control.commit.interval-ms"] = str(self.interval_ms)
         return config | {key.replace("__", ".").replace("_", "-"): value for key, value in extra.items()}
 
     def start(self, partitions: int = 1, tasks: int = 1) -> None:
@@ -89,9 +95,10 @@ class Side:
     def send(self, count: int, partitions: int = 1) -> None:
         """Sends orders round robin over `partitions`; the ids go on where the last call ended."""
         self.broker.produce_json(
-            self.topic, data.orders(count, self.sent), lambda index: index % partitions
+            self.topic, data.orders(count, self.produced), lambda index: index % partitions
         )
         self.sent += count
+        self.produced += count
         self.sent_at = time.monotonic()
 
     def counts(self) -> tuple[int, int]:
@@ -110,11 +117,16 @@ class Side:
         asked = f"SELECT count(*), count(DISTINCT id) FROM {scanned} WHERE id >= 0"
         return self.view.query(asked)[0]
 
+    def on_branch(self) -> bool:
+        """Tells whether the branch that is written to is there."""
+        metadata = self.catalog.metadata(*self.table.rsplit(".", 1)) or {}
+        return (self.branch or "main") in metadata.get("refs", {})
+
     def settle(self, wanted: int, limit: float) -> float | None:
         """Waits until `wanted` distinct rows are there and returns the seconds, or None."""
         start = time.monotonic()
         while True:
-            if self.counts()[1] >= wanted:
+            if self.counts()[1] >= wanted and self.on_branch():
                 return time.monotonic() - start
             if time.monotonic() - start > limit:
                 return None
@@ -122,7 +134,7 @@ class Side:
 
     def state(self) -> str:
         """Returns the states of the tasks, and of a failed one the error's class and first words."""
-        states = "+".join(self.worker.task_states(self.connector))
+        states = " ".join(sorted(set(self.worker.task_states(self.connector))))
         failure = self.worker.failure(self.connector)
         if failure is None:
             return states
@@ -162,8 +174,8 @@ class Side:
         outcome = self.outcome
         outcome.sent = self.sent
         outcome.rows, outcome.distinct = self.counts()
-        outcome.notes.append(f"source offsets passed {self.passed()} of {self.sent}")
-        outcome.notes.append(f"tasks at the end {self.state()}")
+        outcome.notes.append(f"the group has passed {self.passed()} of {self.produced} records")
+        outcome.notes.append(f"at the end {self.state()}")
         outcome.write()
         self.delete()
         return outcome

@@ -11,7 +11,7 @@ from typing import Callable, Iterator
 
 import pytest
 from pyiceberg.catalog import load_catalog
-from sides import APACHE, FRAZIL, RESULTS, Outcome, Side
+from sides import APACHE, FRAZIL, WANTED, Outcome, Side
 
 from bed.catalogs import RestCatalog
 from bed.connect import Worker
@@ -27,11 +27,11 @@ BATCH = 500
 @pytest.fixture(scope="session")
 def catalogs(scratch, logs) -> Iterator[dict[str, RestCatalog]]:
     """A catalog for each sink, so that a fault meets the one it is meant for."""
-    RESULTS.unlink(missing_ok=True)
-    started = {
-        FRAZIL: RestCatalog(scratch / "rest-frazil", logs),
-        APACHE: RestCatalog(scratch / "rest-apache", logs),
-    }
+    started = {}
+    for sink in (FRAZIL, APACHE):
+        short = sink.split()[0].lower()
+        if short in WANTED:
+            started[sink] = RestCatalog(scratch / f"rest-{short}", logs)
     try:
         for catalog in started.values():
             catalog.start()
@@ -90,7 +90,7 @@ def measure(sides, limit: float) -> None:
         side.outcome.waited = limit
     while waiting and time.monotonic() - start < limit:
         for side in list(waiting):
-            if side.counts()[1] >= side.sent:
+            if side.counts()[1] >= side.sent and side.on_branch():
                 side.outcome.stall = time.monotonic() - side.sent_at
                 waiting.remove(side)
         time.sleep(0.5)
@@ -109,7 +109,9 @@ def conclude(sides) -> None:
             seconds = side.settle(side.sent, 60)
             side.note("not even then" if seconds is None else f"complete {seconds:.0f} s after it")
     outcomes = {side.sink: side.end() for side in sides}
-    ours = outcomes[FRAZIL]
+    ours = outcomes.get(FRAZIL)
+    if ours is None:
+        return
     assert (ours.lost, ours.doubled) == (0, 0), ours
     assert ours.stall is not None, f"somebody had to help: {ours}"
 
@@ -137,7 +139,9 @@ def test_idle_tail(make_both, catalogs, broker, name):
         side.outcome.stall = None if None in seen else max(seen)  # type: ignore[type-var]
         side.note("bursts visible after " + ", ".join(f"{s:.0f} s" if s else "never" for s in seen))
     conclude(both)
-    assert both[0].outcome.stall < 15, both[0].outcome
+    for side in both:
+        if side.sink == FRAZIL:
+            assert side.outcome.stall < 15, side.outcome
     worker.stop()
 
 
@@ -148,6 +152,7 @@ def test_commit_branch_switch(sides):
         side.worker.configure(
             side.connector, side.config() | {"iceberg.tables.default-commit-branch": "audit"}
         )
+    time.sleep(15)  # the old tasks are gone by then: no record of the second batch meets them
     for side in sides:
         wait_until("tasks", lambda: "RUNNING" in side.worker.task_states(side.connector), 60)
         side.send(BATCH)
@@ -156,22 +161,31 @@ def test_commit_branch_switch(sides):
 
 
 def test_table_replaced(sides):
+    for side in sides:
+        side.interval_ms = 20_000
     first_rows(sides)
     for side in sides:
         schema = table_of(side).schema()
         namespace, table = side.table.rsplit(".", 1)
-        # Sent now, so written to files of the old table, and committed when there is a new one.
-        side.send(BATCH)
-        time.sleep(1)
+        # This is written now, and is to be committed when there is a new table: once more, if a
+        # commit came first. What was committed goes with the old table, as whoever dropped it wanted.
+        for _ in range(5):
+            gone = side.counts()[1]
+            side.send(BATCH)
+            time.sleep(3)
+            if side.counts()[1] == gone:
+                break
+            assert side.settle(side.produced, 60) is not None
+        else:
+            pytest.fail("each commit came too early for the scenario")
+        side.sent -= gone
         status, _ = side.catalog.call("DELETE", f"/v1/namespaces/{namespace}/tables/{table}")
         assert status in (200, 204)
         load_catalog("foreign", type="rest", uri=side.catalog.uri).create_table(side.table, schema)
-    time.sleep(20)
+    time.sleep(30)
     for side in sides:
         side.send(BATCH)
-    for side in sides:
-        side.sent -= BATCH  # the first batch went with the old table, as whoever dropped it wanted
-    measure(sides, 60)
+    measure(sides, 90)
     conclude(sides)
 
 

@@ -165,14 +165,15 @@ class Watch:
         padded = offsets + [0] * (len(ends) - len(offsets))
         return all(end <= max(offset, 0) for end, offset in zip(ends, padded))
 
+    def flows(self, partitions: int) -> bool:
+        """Tells whether records of every partition are in the table."""
+        offsets = self.seen[-1].offsets if self.seen else []
+        return len(offsets) == partitions and min(offsets) > 0
+
     def hub_at(self, at_ms: int) -> str:
         """Returns who had committed last at a moment."""
         before = [seen.hub for seen in self.seen if seen.at_ms <= at_ms]
         return before[-1] if before else ""
-
-    def hub_after(self, at_ms: int, until_ms: int) -> str:
-        """Returns who had committed last at the end of a time, as far as it was looked at."""
-        return self.hub_at(max(at_ms, until_ms))
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -21,6 +22,20 @@ from bed.process import Process, free_port, listens
 
 LIGHT_SECONDS, HEAVY_SECONDS = 20, 60
 CONTROL = "frazil-control"
+
+
+# Kafka's own words when a consumer of the committer's group is given the control partition.
+ELECTED = re.compile(r"^(\d\d:\d\d:\d\d,\d{3}) .*-frazil-committer\].*newly assigned partitions: \S", re.M)
+
+
+def committer(workers: list[Worker]) -> int | None:
+    """Returns the worker that was given the control partition last, by the workers' logs."""
+    given = {}
+    for number, worker in enumerate(workers):
+        moments = ELECTED.findall(worker.log())
+        if moments:
+            given[moments[-1]] = number
+    return given[max(given)] if given else None
 
 
 class Store:
