@@ -18,4 +18,4 @@ pub mod validate;
 pub mod view;
 
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;

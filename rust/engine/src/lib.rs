@@ -9,9 +9,12 @@
 //! Architecture Invariant: no thread of this crate ever calls Java, and no outcome is logged and
 //! dropped: each failure is retried, reported for a record, or stops the task.
 
+pub mod admin;
 pub mod catalog;
+pub mod channel;
 pub mod commit;
 mod failpoint;
+pub mod handle;
 pub mod hub;
 pub mod logs;
 pub mod preflight;
@@ -23,5 +26,6 @@ pub mod storage;
 mod test_server;
 pub mod writer;
 
+pub use handle::Handle;
 pub use preflight::validate;
 pub use session::Session;

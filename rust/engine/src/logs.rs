@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use frazil_core::wire::{Effects, LogLevel};
 use once_cell::sync::Lazy;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -58,6 +59,20 @@ pub fn drain() -> (Vec<Line>, u64) {
 
 fn ring() -> MutexGuard<'static, Ring> {
     RING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Moves all lines into the answer of a call.
+pub(crate) fn drain_into(effects: &mut Effects) {
+    let (lines, dropped) = drain();
+    effects.log.extend(lines.into_iter().map(|line| {
+        let level = match line.severity {
+            Severity::Error => LogLevel::Error,
+            Severity::Warn => LogLevel::Warn,
+            Severity::Info => LogLevel::Info,
+        };
+        (level, line.text)
+    }));
+    effects.log_dropped = dropped;
 }
 
 struct RingSubscriber;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frazil_core::error::{Result, SinkError};
-use frazil_engine::Session;
+use frazil_engine::{Handle, handle};
 use jni::sys::jlong;
 
 /// Lets a test reach the panic path: a session opened with this key set to `true` panics when it is
@@ -19,21 +19,21 @@ use jni::sys::jlong;
 const TEST_PANIC_KEY: &str = "frazil.internal.test-panic";
 const TEST_PANIC_REQUEST: &[u8] = &[255];
 
-static SESSIONS: Registry<Session> = Registry::new();
+static SESSIONS: Registry<Handle> = Registry::new();
 
 /// Opens a session and returns its handle.
 pub(crate) fn open(mut config: BTreeMap<String, String>) -> Result<jlong> {
     let test_panic = config.remove(TEST_PANIC_KEY).is_some_and(|v| v == "true");
-    SESSIONS.add(Session::open(config)?, test_panic)
+    SESSIONS.add(handle::open(config)?, test_panic)
 }
 
 /// Returns the open session with this handle.
-pub(crate) fn get(handle: jlong) -> Result<Arc<Entry<Session>>> {
+pub(crate) fn get(handle: jlong) -> Result<Arc<Entry<Handle>>> {
     SESSIONS.get(handle)
 }
 
 /// Hands a control request to the session.
-pub(crate) fn control(entry: &Entry<Session>, request: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn control(entry: &Entry<Handle>, request: &[u8]) -> Result<Vec<u8>> {
     entry.call(|session| {
         if entry.test_panic && request == TEST_PANIC_REQUEST {
             test_panic();
@@ -57,7 +57,7 @@ fn test_panic() {
 
 /// One open session.
 pub(crate) struct Entry<S> {
-    session: Arc<S>,
+    session: S,
     poisoned: AtomicBool,
     test_panic: bool,
 }
@@ -95,7 +95,7 @@ impl<S> Registry<S> {
         }
     }
 
-    fn add(&self, session: Arc<S>, test_panic: bool) -> Result<jlong> {
+    fn add(&self, session: S, test_panic: bool) -> Result<jlong> {
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         let number = jlong::try_from(handle)
             .map_err(|_| SinkError::internal("more sessions were opened than handles exist"))?;
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_closed_handle_is_an_error_and_is_not_given_out_again() {
         let registry = Registry::<&str>::new();
-        let first = registry.add(Arc::new("a"), false).unwrap();
+        let first = registry.add("a", false).unwrap();
         assert_eq!(registry.get(first).unwrap().call(|s| Ok(*s)).unwrap(), "a");
         let in_flight = registry.get(first).unwrap();
         assert!(registry.remove(first).is_some());
@@ -152,14 +152,14 @@ mod tests {
             let error = registry.get(handle).err().unwrap();
             assert_eq!(error.code(), "SESSION_CLOSED");
         }
-        assert_ne!(registry.add(Arc::new("b"), false).unwrap(), first);
+        assert_ne!(registry.add("b", false).unwrap(), first);
     }
 
     #[test]
     fn a_panic_poisons_its_session_and_no_other() {
         let registry = Registry::<u8>::new();
-        let bad = registry.add(Arc::new(1), false).unwrap();
-        let good = registry.add(Arc::new(2), false).unwrap();
+        let bad = registry.add(1, false).unwrap();
+        let good = registry.add(2, false).unwrap();
         let entry = registry.get(bad).unwrap();
         let unwound = catch_unwind(AssertUnwindSafe(|| {
             entry.call(|_| -> Result<()> { panic!("x") })

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use iceberg::TableIdent;
 use iceberg::spec::{DataContentType, DataFile, DataFileFormat, ManifestContentType, ManifestFile};
@@ -35,6 +36,8 @@ pub struct Segment {
     /// The lowest offset that the connector still needs of a partition, over all its tables; only
     /// kept for people and for a group whose offsets expired. May be empty.
     pub watermarks: BTreeMap<TopicPartition, i64>,
+    /// The ids of the source topics, as far as they are known.
+    pub topic_ids: BTreeMap<Arc<str>, Uuid>,
     /// The manifests, none of them in a snapshot yet.
     pub manifests: Vec<SealedManifest>,
     /// Rows in the files, deletes included.
@@ -44,6 +47,11 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Returns the id of a source topic, if it is known.
+    pub fn topic_id(&self, topic: &str) -> Option<Uuid> {
+        self.topic_ids.get(topic).copied()
+    }
+
     /// Returns the ranges that have a row in the files.
     pub fn ranges_with_rows(&self) -> impl Iterator<Item = &SourceRange> {
         self.ranges.iter().filter(|range| range.has_rows())
@@ -55,6 +63,19 @@ impl Segment {
         self.manifests
             .iter()
             .any(|manifest| manifest.counts.equality_delete_files > 0)
+    }
+
+    /// Returns about how many bytes the segment takes in memory: it is what waits, not its files.
+    pub fn memory_bytes(&self) -> usize {
+        let manifests = self.manifests.iter().map(|sealed| {
+            let fields = sealed.manifest.partitions.iter().flatten();
+            let bounds: usize = fields
+                .flat_map(|field| [&field.lower_bound, &field.upper_bound])
+                .map(|bound| 64 + bound.as_ref().map_or(0, |bytes| bytes.len()))
+                .sum();
+            512 + sealed.manifest.manifest_path.len() + 16 * sealed.partitions.len() + bounds
+        });
+        512 + 96 * self.ranges.len() + 96 * self.watermarks.len() + manifests.sum::<usize>()
     }
 
     /// Tells whether ranges and manifests fit together: rows have offsets and offsets have files.
