@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .artifacts import BROKER_VERSION, java, libraries
-from .process import BedError, Process, free_port, listens
+from .process import BedError, Process, free_port, listens, wait_until
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -124,6 +124,16 @@ class Broker:
         topic = NewTopic(name, partitions, 1, config=config)
         for future in self.admin.create_topics([topic]).values():
             future.result(30)
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic and waits until the broker does not know it any more."""
+        for future in self.admin.delete_topics([name]).values():
+            future.result(30)
+        wait_until(
+            f"topic {name} to be gone",
+            lambda: name not in self.admin.list_topics(timeout=10).topics,
+            30,
+        )
 
     def produce(
         self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None]]
