@@ -22,7 +22,7 @@ mod rows;
 mod sealing;
 mod table;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -38,8 +38,8 @@ use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
 use crate::failpoint;
-use crate::hub::{Hub, HubConfig, Outcome};
-use crate::logs::{self, Severity};
+use crate::hub::{Hub, HubConfig, Outcome, host_name};
+use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
 use table::{SealFailure, SessionContext, TableSlot};
@@ -200,6 +200,7 @@ impl Inner {
             catalog,
             inbox: sender,
             started,
+            topic_ids: RefCell::default(),
             waits_until: Cell::new(started + PUT_WAIT),
         };
         for table in &tables {
@@ -241,6 +242,23 @@ impl Inner {
             Request::Revoke(partitions) => self.revoke(&partitions)?,
             Request::Lost(partitions) => self.machine.lost(&partitions),
             Request::PreCommit(asked) => effects.durable = self.pre_commit(asked),
+            Request::TopicIds(ids) => {
+                let mut known = self.context.topic_ids.borrow_mut();
+                let changed = ids.into_iter().fold(false, |changed, (topic, id)| {
+                    let before = known.insert(topic, id);
+                    changed || before.is_some_and(|before| before != id)
+                });
+                drop(known);
+                // What is held, and what is known of the tables' offsets, is of another topic.
+                if changed {
+                    self.machine.topics_changed();
+                }
+            }
+            Request::AlterOffsets(_) | Request::Epoch | Request::Channel { .. } => {
+                return Err(SinkError::internal(
+                    "a request of the connector or its channel was sent to a task's handle",
+                ));
+            }
             Request::Cancel => self.machine.fail(&SinkError::fatal(
                 "SESSION_CANCELLED",
                 "the task gave this session up",
@@ -277,16 +295,14 @@ impl Inner {
             .map(|table| self.hub.until_next_round(table.interval()))
             .min()
             .unwrap_or(TICK_MAX);
-        for notice in self.machine.take_notices() {
-            tracing::warn!(connector = %self.config.connector, task = self.config.task, "{notice}");
-        }
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
-        let (lines, dropped) = logs::drain();
-        let lines = lines
-            .into_iter()
-            .map(|line| (level(line.severity), line.text));
-        effects.log.extend(lines);
-        effects.log_dropped = dropped;
+        for notice in self.machine.take_notices() {
+            // Not through the ring, as what belongs to this task alone.
+            let (connector, task) = (&self.config.connector, self.config.task);
+            let line = format!("{notice} connector={connector} task={task}");
+            effects.log.push((LogLevel::Warn, line));
+        }
+        logs::drain_into(effects);
     }
 
     fn close(&mut self) {
@@ -320,7 +336,12 @@ impl Drop for Inner {
 fn task_settings(config: &SinkConfig) -> TaskSettings {
     TaskSettings {
         connector: config.connector.clone(),
-        owner: format!("connector `{}` task {}", config.connector, config.task),
+        owner: format!(
+            "connector `{}` task {} on `{}`",
+            config.connector,
+            config.task,
+            host_name()
+        ),
         writer_id: config.writer_id.clone(),
         tables: config.tables.iter().map(|t| t.name.clone()).collect(),
         epoch: config.control.epoch,
@@ -335,12 +356,4 @@ fn task_settings(config: &SinkConfig) -> TaskSettings {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn level(severity: Severity) -> LogLevel {
-    match severity {
-        Severity::Error => LogLevel::Error,
-        Severity::Warn => LogLevel::Warn,
-        Severity::Info => LogLevel::Info,
-    }
 }

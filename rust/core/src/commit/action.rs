@@ -25,6 +25,19 @@ pub struct CommitLimits {
     pub unknown_pause_max_ms: u64,
     /// Whether the table may have one committer only, so that another one is an error.
     pub one_owner: bool,
+    /// What to do when the writer's last commit was rolled back.
+    pub rollback: RollbackPolicy,
+}
+
+/// What to do when a branch was rolled back behind the writer's last commit. The offsets of the
+/// rows that went stay covered: only an offset reset writes them again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RollbackPolicy {
+    /// Say so and go on with the next records.
+    #[default]
+    Warn,
+    /// Commit nothing more.
+    Fail,
 }
 
 impl Default for CommitLimits {
@@ -36,6 +49,7 @@ impl Default for CommitLimits {
             unknown_pause_min_ms: 1_000,
             unknown_pause_max_ms: 60_000,
             one_owner: false,
+            rollback: RollbackPolicy::Warn,
         }
     }
 }
@@ -137,6 +151,11 @@ pub enum Note {
         index: usize,
         /// Why.
         reason: RejectReason,
+    },
+    /// The branch was rolled back behind the writer's last commit.
+    RolledBack {
+        /// The snapshot of that commit.
+        snapshot_id: i64,
     },
     /// There was no clear answer; the table is read again after a pause.
     Unclear {

@@ -9,6 +9,7 @@ use super::kafka;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
 use super::table::{self, TableConfig};
+use crate::commit::action::RollbackPolicy;
 use crate::control::task::ExternalChange;
 use crate::error::{Result, SinkError};
 
@@ -66,6 +67,8 @@ pub struct ControlConfig {
     pub topic: String,
     /// The number of the last offset reset, as the connector knew it when the task started.
     pub epoch: u64,
+    /// What to do when a branch was rolled back behind the connector's last commit.
+    pub rollback: RollbackPolicy,
     /// How long a sealed segment may wait for its commit.
     pub segment_ttl_ms: u64,
 }
@@ -209,6 +212,10 @@ fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
         coordination,
         topic: read_control_topic(reader)?,
         epoch: reader.number("frazil.internal.epoch")?,
+        rollback: match reader.word("frazil.rollback.policy")? {
+            word if word.eq_ignore_ascii_case("fail") => RollbackPolicy::Fail,
+            _ => RollbackPolicy::Warn,
+        },
         segment_ttl_ms: reader.number("frazil.segment.ttl-ms")?,
         external_change: match reader.word("frazil.offsets.external.change")? {
             word if word.eq_ignore_ascii_case("fail") => ExternalChange::Fail,
@@ -313,6 +320,7 @@ fn the_keys_read_here_are_in_the_table() {
         "frazil.segment.ttl-ms",
         "frazil.internal.coordination",
         "frazil.internal.epoch",
+        "frazil.rollback.policy",
         "frazil.internal.role",
         "frazil.memory.max-bytes",
         "frazil.writers.max-open",

@@ -97,6 +97,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             coordination: Coordination::Local,
             topic: "frazil-control".to_owned(),
             epoch: 0,
+            rollback: crate::commit::action::RollbackPolicy::Warn,
             segment_ttl_ms: 3_600_000,
         }
     );

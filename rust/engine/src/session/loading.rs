@@ -14,6 +14,7 @@ use super::open::OpenTable;
 use super::table::{SessionContext, TableSlot};
 use crate::catalog::LoadedTable;
 use crate::commit::create::{evolve_schema, load_or_create};
+use crate::hub::After;
 
 impl TableSlot {
     /// Does whatever may fail for reasons outside the records: loads or creates the table, follows
@@ -72,7 +73,7 @@ impl TableSlot {
             loaded => loaded?,
         };
         self.note_loaded(context, machine, &loaded)?;
-        self.committed(Some(loaded));
+        self.committed(machine, After::Table(Box::new(loaded)));
         Ok(())
     }
 
@@ -87,11 +88,14 @@ impl TableSlot {
         let state = state_of(&loaded.metadata, &context.config.wid, &self.config.branch)?;
         let held = |partition: &TopicPartition| match &state {
             None => Held::default(),
-            Some(state) => Held {
-                bound: state.bound(partition),
-                watermark: state.watermark(partition),
-                newest_ms: state.newest_ms(partition),
-            },
+            Some(state) => {
+                let id = context.topic_ids.borrow().get(&partition.topic).copied();
+                Held {
+                    bound: state.bound_of(partition, id),
+                    watermark: state.watermark(partition, id),
+                    newest_ms: state.newest_ms(partition, id),
+                }
+            }
         };
         let standing = Standing {
             uuid: loaded.metadata.uuid(),

@@ -4,4 +4,5 @@ mod bed;
 mod commits;
 mod failures;
 mod partitions;
+mod resets;
 mod tables;

@@ -249,5 +249,14 @@ pub(super) const CONTROL: Group = Group {
         )
         .or("warn")
         .one_of(&["warn", "fail"], ""),
+        Key::own(
+            "frazil.rollback.policy",
+            String,
+            "What to do when somebody rolled a branch back behind the connector's last commit: \
+             `warn` says so and goes on with the next records, `fail` commits nothing more. The \
+             rows that went are written again only after an offset reset.",
+        )
+        .or("warn")
+        .one_of(&["warn", "fail"], ""),
     ],
 };
