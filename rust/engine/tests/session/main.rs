@@ -5,3 +5,4 @@ mod commits;
 mod failures;
 mod partitions;
 mod tables;
+mod topic;
