@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use frazil_core::SinkError;
+use frazil_core::commit::action::RollbackPolicy;
 use frazil_core::config::{CatalogConfig, Coordination, SinkConfig};
 use frazil_core::control::channel::ChannelSettings;
 use frazil_core::control::coordinator::CoordinatorSettings;
@@ -133,6 +134,8 @@ pub struct HubConfig {
     /// How long a segment may wait for its commit: far below the age at which the orphan job takes
     /// its files (R11).
     pub segment_ttl: Duration,
+    /// What to do when a branch was rolled back behind the writer's last commit.
+    pub rollback: RollbackPolicy,
     /// What tells this catalog and its credentials from others.
     pub catalog: [u8; 32],
 }
@@ -147,6 +150,7 @@ impl HubConfig {
             state_bytes_max: config.control.state_bytes_max,
             over_topic: config.control.coordination == Coordination::Topic,
             segment_ttl: Duration::from_millis(config.control.segment_ttl_ms),
+            rollback: config.control.rollback,
             catalog: fingerprint(&config.catalog),
         }
     }
@@ -161,12 +165,22 @@ impl HubConfig {
             self.state_bytes_max,
             self.over_topic,
             self.segment_ttl,
+            self.rollback,
             self.catalog,
         )
     }
 }
 
-type HubKey = (String, String, Duration, usize, bool, Duration, [u8; 32]);
+type HubKey = (
+    String,
+    String,
+    Duration,
+    usize,
+    bool,
+    Duration,
+    RollbackPolicy,
+    [u8; 32],
+);
 
 fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
     let mut digest = Sha256::new();
@@ -277,6 +291,7 @@ impl Hub {
         )
         .with_hub_id(self.id.clone())
         .with_state_bytes_max(config.state_bytes_max)
+        .with_rollback(config.rollback)
         .with_cancel(self.cancel.clone());
         let settings = TableSettings {
             clock: self.clock,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use iceberg::spec::TableMetadata;
 use uuid::Uuid;
 
+use super::recover::history;
 use super::state::WriterState;
 use super::validate::RejectReason;
 use crate::error::SinkError;
@@ -56,16 +57,18 @@ pub fn has_moved(base: &TableMetadata, now: &TableMetadata) -> bool {
         || base.format_version() != now.format_version()
 }
 
-/// Tells whether `snapshot_id` is the head of `branch` or one of its ancestors.
+/// Tells whether `snapshot_id` is the head of `branch` or one of its ancestors; those of the main
+/// branch when there is no such branch yet, since its first commit would build on them.
 pub fn is_in_history(metadata: &TableMetadata, branch: &str, snapshot_id: i64) -> bool {
-    let mut next = metadata.snapshot_for_ref(branch).cloned();
-    while let Some(snapshot) = next {
-        if snapshot.snapshot_id() == snapshot_id {
-            return true;
-        }
-        next = snapshot
-            .parent_snapshot_id()
-            .and_then(|parent| metadata.snapshot_by_id(parent).cloned());
-    }
-    false
+    history(metadata, branch).any(|snapshot| snapshot.snapshot_id() == snapshot_id)
+}
+
+/// Returns the error of a branch that was rolled back behind the writer's last commit, snapshot
+/// `snapshot_id`.
+pub fn rolled_back(snapshot_id: i64) -> SinkError {
+    SinkError::fatal(
+        "TABLE_ROLLED_BACK",
+        "the branch was rolled back behind the last commit of this connector; reset the connector's offsets to write the rows again that went, or set `frazil.rollback.policy=warn` to go on without them",
+    )
+    .with("snapshot", snapshot_id)
 }

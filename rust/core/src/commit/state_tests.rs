@@ -107,6 +107,7 @@ fn what_cannot_be_understood_is_an_error() {
             "STATE_VERSION_UNKNOWN",
         ),
         (&whole.replace("n:orders", "aGVsbG8"), "STATE_INVALID"),
+        (&whole.replace("n:orders", "n:other"), "STATE_INVALID"),
         (&whole.replace("\"n\":0", "\"n\":3"), "STATE_INVALID"),
         (
             &whole.replace("\"n\":0", "\"n\":4000000000"),
@@ -197,4 +198,71 @@ proptest! {
             );
         }
     }
+}
+
+fn with_id(seq: u64, id: Option<u128>, from: i64, to: i64) -> Segment {
+    let mut claim = segment(seq, vec![range("orders", 0, from, to, Some(from))]);
+    claim.topic_ids = id
+        .map(|id| ("orders".into(), Uuid::from_u128(id)))
+        .into_iter()
+        .collect();
+    claim
+}
+
+// Promise: a topic that was deleted and made again is read from its beginning, and the offsets of the old one are forgotten after 30 days
+#[test]
+fn a_topic_of_the_same_name_is_another_topic() {
+    let at = |state: &WriterState, id: Option<u128>| {
+        state.bound_of(&TopicPartition::new("orders", 0), id.map(Uuid::from_u128))
+    };
+    let mut state = WriterState::new(table());
+    state.committed_ms = 1_000;
+    state.advance(&with_id(0, None, 0, 10)).unwrap();
+    assert_eq!(at(&state, None), Some(10));
+    // Ids become known: what stood under the name belongs to the first of them.
+    assert_eq!(at(&state, Some(1)), Some(10));
+    state.advance(&with_id(1, Some(1), 10, 20)).unwrap();
+    assert_eq!([at(&state, None), at(&state, Some(1))], [Some(20); 2]);
+    assert_eq!(state.key_of("orders", None), "AAAAAAAAAAAAAAAAAAAAAQ");
+    // And are unknown again: the topic is the same.
+    state.advance(&with_id(2, None, 20, 25)).unwrap();
+    assert_eq!([at(&state, None), at(&state, Some(1))], [Some(25); 2]);
+    assert_eq!(state.bounds().count(), 1);
+    // The topic was made again.
+    assert_eq!(at(&state, Some(2)), None);
+    let one_topic = state.digest();
+    state.advance(&with_id(3, Some(2), 0, 5)).unwrap();
+    assert_eq!([at(&state, None), at(&state, Some(2))], [Some(5); 2]);
+    assert_eq!(at(&state, Some(1)), Some(25), "for a task that is late");
+    assert_ne!(state.digest(), one_topic);
+    assert_eq!(state.bounds().count(), 1);
+    let change = state.write(WID, "main", 0).unwrap();
+    assert_eq!(read(&change.set, "main").unwrap(), Some(state.clone()));
+    // A late task of the old topic changes nothing for the new one.
+    state.advance(&with_id(4, Some(1), 25, 30)).unwrap();
+    assert_eq!([at(&state, None), at(&state, Some(1))], [Some(5), Some(30)]);
+    let month = 30 * 24 * 3_600_000;
+    state.committed_ms = 1_000 + month - 1;
+    state.advance(&with_id(5, Some(2), 5, 6)).unwrap();
+    assert_eq!(at(&state, Some(1)), Some(30));
+    state.committed_ms = 1_000 + month;
+    state.advance(&with_id(6, Some(2), 6, 7)).unwrap();
+    assert_eq!([at(&state, Some(1)), at(&state, None)], [None, Some(7)]);
+}
+
+#[test]
+fn arrays_that_say_nothing_are_left_out() {
+    let mut state = WriterState::new(table());
+    state.raise(&TopicPartition::new("t", 2), 7).unwrap();
+    let text = &state.write(WID, "main", 0).unwrap().set[&property_key(WID, "main")];
+    assert!(
+        text.ends_with(r#""t":{"n:t":{"n":"t","o":[-1,-1,7]}}}"#),
+        "{text}"
+    );
+    let uneven = text.replace("[-1,-1,7]", "[-1,-1,7],\"w\":[1]");
+    let properties = [(property_key(WID, "main"), uneven)].into();
+    assert_eq!(
+        read(&properties, "main").unwrap_err().code(),
+        "STATE_INVALID"
+    );
 }

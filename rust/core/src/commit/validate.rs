@@ -110,7 +110,10 @@ pub fn verdict(table_uuid: Uuid, state: Option<&WriterState>, segment: &Segment)
     if epoch > segment.epoch {
         return Verdict::Fenced { epoch };
     }
-    let bound = |partition| state.and_then(|state| state.bound(partition));
+    let bound = |partition| {
+        let of = |partition: &TopicPartition| segment.topic_id(&partition.topic);
+        state.and_then(|state| state.bound_of(partition, of(partition)))
+    };
     if segment
         .ranges_with_rows()
         .all(|range| bound(&range.partition) >= Some(range.end))

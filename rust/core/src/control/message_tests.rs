@@ -63,7 +63,7 @@ fn the_form_of_each_message() {
     ];
     expect_test::expect![[r#"
         {"v":1,"wid":"0123456789abcdef","type":"HELLO","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{"id":"00000000-0000-0000-0000-000000000009","election":1}}
-        {"v":1,"wid":"0123456789abcdef","type":"SEGMENT","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{"tbl":{"ns":["db"],"name":"t","branch":"main"},"uuid":"00000000-0000-0000-0000-000000000007","seq":7,"first_unacked":7,"urgent":true,"sealed_rel_ms":20,"ttl_ms":3600000,"rows":6,"bytes":60,"ranges":{"r":[["t",[[0,0,10,4,1010]]],["u",[[1,5,9,null,1009]]]],"w":[]},"manifests":[{"path":"memory:///t/metadata/7-m.avro","len":100,"spec_id":0,"files":1,"rows":6,"sha256":"0000000000000000000000000000000000000000000000000000000000000000"}]}}
+        {"v":1,"wid":"0123456789abcdef","type":"SEGMENT","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{"tbl":{"ns":["db"],"name":"t","branch":"main"},"uuid":"00000000-0000-0000-0000-000000000007","seq":7,"first_unacked":7,"urgent":true,"sealed_rel_ms":20,"ttl_ms":3600000,"rows":6,"bytes":60,"ranges":{"r":[["t",[[0,0,10,4,1010]]],["u",[[1,5,9,null,1009]]]],"w":[],"i":{}},"manifests":[{"path":"memory:///t/metadata/7-m.avro","len":100,"spec_id":0,"files":1,"rows":6,"sha256":"0000000000000000000000000000000000000000000000000000000000000000"}]}}
         {"v":1,"wid":"0123456789abcdef","type":"RESULT","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{"tbl":{"ns":["db"],"name":"t","branch":"main"},"seq":7,"status":"DURABLE","snapshot_id":5,"stamp":null}}
         {"v":1,"wid":"0123456789abcdef","type":"DRAIN","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{}}
         {"v":1,"wid":"0123456789abcdef","type":"BYE","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{}}"#]]
@@ -244,8 +244,16 @@ fn ranges() -> impl Strategy<Value = Ranges> {
     (
         proptest::collection::vec(range, 0..6),
         proptest::collection::btree_map(partition(), 0..i64::MAX, 0..4),
+        proptest::collection::btree_map("[a-z.]{0,5}", any::<u128>(), 0..3),
     )
-        .prop_map(|(ranges, watermarks)| Ranges { ranges, watermarks })
+        .prop_map(|(ranges, watermarks, ids)| Ranges {
+            ranges,
+            watermarks,
+            topic_ids: ids
+                .into_iter()
+                .map(|(topic, id)| (topic.into(), Uuid::from_u128(id)))
+                .collect(),
+        })
 }
 
 fn segments() -> impl Strategy<Value = SegmentMessage> {

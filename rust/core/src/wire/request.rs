@@ -1,5 +1,9 @@
 //! What Java tells a session besides records: the life of its partitions, and time passing.
 
+use std::sync::Arc;
+
+use uuid::Uuid;
+
 use super::read::Reader;
 use crate::error::{Result, SinkError};
 use crate::offsets::TopicPartition;
@@ -31,6 +35,13 @@ pub enum Request {
         /// What was read since the last request, in the order of the topic.
         records: Vec<ChannelRecord>,
     },
+    /// Read these partitions again, from the beginning where there is no offset; all partitions
+    /// when there are none (`SinkConnector.alterOffsets`).
+    AlterOffsets(Vec<(TopicPartition, Option<i64>)>),
+    /// Which epoch do tasks have that start now?
+    Epoch,
+    /// The ids of source topics, as Kafka tells them now.
+    TopicIds(Vec<(Arc<str>, Uuid)>),
 }
 
 /// One record of the control topic, whoever wrote it.
@@ -49,6 +60,8 @@ const PARTITION_BYTES_MIN: usize = 8;
 
 /// The smallest size of a record of the control topic on the wire.
 const RECORD_BYTES_MIN: usize = 20;
+/// Returns the smallest size of a topic and its id on the wire.
+const TOPIC_ID_BYTES_MIN: usize = 20;
 
 impl Request {
     /// Decodes the bytes that Java's `Requests` writes.
@@ -74,6 +87,17 @@ impl Request {
             5 => Request::Tick,
             6 => Request::Cancel,
             7 => channel(&mut reader)?,
+            8 => {
+                let count = reader.count(PARTITION_BYTES_MIN + 9)?;
+                let offset = |_| altered(&mut reader);
+                Request::AlterOffsets((0..count).map(offset).collect::<Result<_>>()?)
+            }
+            9 => Request::Epoch,
+            10 => {
+                let count = reader.count(TOPIC_ID_BYTES_MIN)?;
+                let topic = |_| topic_id(&mut reader);
+                Request::TopicIds((0..count).map(topic).collect::<Result<_>>()?)
+            }
             _ => return Err(reader.corrupt("request kind is unknown")),
         };
         reader.finish()?;
@@ -102,6 +126,24 @@ fn channel(reader: &mut Reader<'_>) -> Result<Request> {
         now_ms,
         records: (0..count).map(record).collect::<Result<_>>()?,
     })
+}
+
+fn topic_id(reader: &mut Reader<'_>) -> Result<(Arc<str>, Uuid)> {
+    let topic = reader.text()?;
+    let id = Uuid::from_slice(reader.take(16)?);
+    let id = id.map_err(|_| reader.corrupt("topic id is no UUID"))?;
+    Ok((topic.into(), id))
+}
+
+fn altered(reader: &mut Reader<'_>) -> Result<(TopicPartition, Option<i64>)> {
+    let partition = partition(reader)?;
+    let present = reader.u8()?;
+    let offset = reader.i64()?;
+    match present {
+        0 => Ok((partition, None)),
+        1 => Ok((partition, Some(offset))),
+        _ => Err(reader.corrupt("presence is neither 0 nor 1")),
+    }
 }
 
 fn partitions(reader: &mut Reader<'_>) -> Result<Vec<TopicPartition>> {

@@ -326,6 +326,10 @@ fn requests_read_back() {
                 },
             ],
         },
+        Request::AlterOffsets(vec![(partition(3), Some(9)), (partition(4), None)]),
+        Request::AlterOffsets(vec![]),
+        Request::Epoch,
+        Request::TopicIds(vec![("t".into(), uuid::Uuid::from_u128(7))]),
     ] {
         let bytes = testing::encode_request(&request);
         assert_eq!(Request::decode(&bytes).expect("valid"), request);

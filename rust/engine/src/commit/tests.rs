@@ -122,6 +122,7 @@ impl World {
             branch: "main".into(),
             ranges: ranges.iter().map(range).collect(),
             watermarks: BTreeMap::new(),
+            topic_ids: Default::default(),
             rows: rows.sum(),
             bytes: 100,
             manifests: Vec::new(),
@@ -209,7 +210,7 @@ fn committer(catalog: Arc<dyn Catalog>, ident: &TableIdent, wid: &str) -> TableC
             conflict_pause_max: Duration::from_millis(20),
             unknown_pause_min: Duration::from_millis(1),
             unknown_pause_max: Duration::from_millis(20),
-            one_owner: false,
+            ..CommitSettings::default()
         })
 }
 

@@ -18,6 +18,8 @@ pub(super) enum Redo {
     Failed(String),
     /// A partition came back while rows of its last stay wait for their commit.
     Returned,
+    /// A topic was deleted and made again.
+    TopicMadeAgain,
 }
 
 /// A session ended and another one began: the driver drops all open files, and the framework reads
@@ -76,7 +78,7 @@ impl TaskMachine {
         let counted = match &redo {
             Redo::Rejected(reason) => self.count_rejection(reason, now_ms),
             Redo::Failed(reason) => self.count_failure(reason, now_ms),
-            Redo::Expired | Redo::Returned => Ok(()),
+            Redo::Expired | Redo::Returned | Redo::TopicMadeAgain => Ok(()),
         };
         if let Err(error) = counted {
             self.fail(&error);
@@ -177,6 +179,7 @@ impl Redo {
             Redo::Rejected(reason) | Redo::Failed(reason) => reason,
             Redo::Expired => "a segment waited too long for its commit".to_owned(),
             Redo::Returned => "a partition came back before its rows were committed".to_owned(),
+            Redo::TopicMadeAgain => "a topic was deleted and made again".to_owned(),
         }
     }
 }

@@ -63,12 +63,14 @@ public final class FrazilSinkConnector extends SinkConnector {
 
     @Override
     public List<Map<String, String>> taskConfigs(int maxTasks) {
+        String epoch = Long.toString(OffsetReset.epoch(config));
         List<Map<String, String>> tasks = new ArrayList<>(maxTasks);
         for (int task = 0; task < maxTasks; task++) {
             // Nothing here is derived from a secret: derived values are stored and served in clear.
             Map<String, String> properties = new HashMap<>(config);
             properties.put(TASK_KEY, Integer.toString(task));
             properties.put(TASKS_KEY, Integer.toString(maxTasks));
+            properties.put(OffsetReset.EPOCH_KEY, epoch);
             tasks.add(properties);
         }
         return tasks;
@@ -102,10 +104,8 @@ public final class FrazilSinkConnector extends SinkConnector {
 
     @Override
     public boolean alterOffsets(Map<String, String> connectorConfig, Map<TopicPartition, Long> offsets) {
-        throw new ConnectException("changing or resetting offsets over REST is not supported yet: the tables"
-                + " keep the offsets they hold, and would go on from there. To read the topics again,"
-                + " create the connector under another `name` and let it write to new tables"
-                + " [OFFSET_RESET_UNSUPPORTED]");
+        OffsetReset.alter(connectorConfig, offsets);
+        return true;
     }
 
     /** The core's messages name the remedy, so they replace what ConfigDef says about the same key. */

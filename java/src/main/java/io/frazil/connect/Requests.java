@@ -16,6 +16,8 @@ final class Requests {
     private static final int TICK = 5;
     private static final int CANCEL = 6;
     private static final int CHANNEL = 7;
+    private static final int ALTER_OFFSETS = 8;
+    private static final int EPOCH = 9;
     private static final int BYTES_MAX = 16 << 20;
 
     private Requests() {}
@@ -91,6 +93,23 @@ final class Requests {
             sink.raw(ByteBuffer.wrap(record.value, 0, length));
         }
         return sink.toByteArray();
+    }
+
+    /** These partitions are to be read again, from the beginning where the offset is null; all when there are none. */
+    static byte[] alterOffsets(Map<TopicPartition, Long> offsets) {
+        ByteSink sink = start(ALTER_OFFSETS);
+        sink.i32(offsets.size());
+        offsets.forEach((partition, offset) -> {
+            partition(sink, partition);
+            sink.u8(offset == null ? 0 : 1);
+            sink.i64(offset == null ? 0 : offset);
+        });
+        return sink.toByteArray();
+    }
+
+    /** Which epoch do tasks have that start now? */
+    static byte[] epoch() {
+        return start(EPOCH).toByteArray();
     }
 
     private static byte[] withPartitions(int kind, Collection<TopicPartition> partitions) {
