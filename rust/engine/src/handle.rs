@@ -16,10 +16,10 @@ use crate::session::Session;
 pub enum Handle {
     /// One task.
     Session(Arc<Session>),
-    /// The control topic, for all tasks of the connector in this process.
-    Channel(Arc<ControlChannel>),
     /// Offset resets and epochs.
     Admin(Arc<Admin>),
+    /// The control topic, for all tasks of the connector in this process.
+    Channel(Arc<ControlChannel>),
 }
 
 /// Opens what `frazil.internal.role` asks for.
@@ -71,15 +71,15 @@ impl Handle {
     pub fn close(&self) {
         match self {
             Handle::Session(session) => session.close(),
-            Handle::Channel(channel) => channel.close(),
             Handle::Admin(_) => {}
+            Handle::Channel(channel) => channel.close(),
         }
     }
 
     fn session(&self) -> Result<&Session> {
         match self {
             Handle::Session(session) => Ok(session),
-            Handle::Channel(_) | Handle::Admin(_) => Err(SinkError::internal(
+            Handle::Admin(_) | Handle::Channel(_) => Err(SinkError::internal(
                 "records were handed to a handle that is no task's",
             )),
         }

@@ -129,13 +129,13 @@ pub struct HubConfig {
     pub block_max: Duration,
     /// The longest table property that may hold source offsets.
     pub state_bytes_max: usize,
+    /// What to do when a branch was rolled back behind the writer's last commit.
+    pub rollback: RollbackPolicy,
     /// Whether the tasks of all processes agree over the control topic.
     pub over_topic: bool,
     /// How long a segment may wait for its commit: far below the age at which the orphan job takes
     /// its files (R11).
     pub segment_ttl: Duration,
-    /// What to do when a branch was rolled back behind the writer's last commit.
-    pub rollback: RollbackPolicy,
     /// What tells this catalog and its credentials from others.
     pub catalog: [u8; 32],
 }
@@ -148,9 +148,9 @@ impl HubConfig {
             connector: config.connector.clone(),
             block_max: Duration::from_millis(config.control.table_block_max_ms),
             state_bytes_max: config.control.state_bytes_max,
+            rollback: config.control.rollback,
             over_topic: config.control.coordination == Coordination::Topic,
             segment_ttl: Duration::from_millis(config.control.segment_ttl_ms),
-            rollback: config.control.rollback,
             catalog: fingerprint(&config.catalog),
         }
     }
@@ -163,9 +163,9 @@ impl HubConfig {
             self.connector.clone(),
             self.block_max,
             self.state_bytes_max,
+            self.rollback,
             self.over_topic,
             self.segment_ttl,
-            self.rollback,
             self.catalog,
         )
     }
@@ -176,9 +176,9 @@ type HubKey = (
     String,
     Duration,
     usize,
+    RollbackPolicy,
     bool,
     Duration,
-    RollbackPolicy,
     [u8; 32],
 );
 

@@ -219,7 +219,7 @@ pub struct Ranges {
     pub ranges: Vec<SourceRange>,
     /// The lowest offset that the connector still needs of each partition.
     pub watermarks: BTreeMap<TopicPartition, i64>,
-    /// The ids of the source topics, as far as they are known.
+    /// The ids of their topics, as far as they are known.
     pub topic_ids: BTreeMap<Arc<str>, Uuid>,
 }
 
@@ -507,10 +507,12 @@ impl Answer {
 impl Ranges {
     /// Takes the offsets of `segment`.
     pub fn of(segment: &Segment) -> Self {
+        let claims = |topic: &Arc<str>| segment.ranges.iter().any(|r| r.partition.topic == *topic);
+        let ids = segment.topic_ids.iter().filter(|(topic, _)| claims(topic));
         Ranges {
             ranges: segment.ranges.clone(),
             watermarks: segment.watermarks.clone(),
-            topic_ids: segment.topic_ids.clone(),
+            topic_ids: ids.map(|(topic, id)| (topic.clone(), *id)).collect(),
         }
     }
 
@@ -575,6 +577,7 @@ type RangeText = (i32, Option<i64>, i64, Option<i64>, Option<i64>);
 struct RangesText {
     r: Vec<(String, Vec<RangeText>)>,
     w: Vec<(String, Vec<(i32, i64)>)>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     i: BTreeMap<Arc<str>, Uuid>,
 }
 

@@ -26,6 +26,13 @@ pub enum Request {
     Tick,
     /// The session ends soon: stop waiting.
     Cancel,
+    /// Read these partitions again, from the beginning where there is no offset; all partitions
+    /// when there are none (`SinkConnector.alterOffsets`).
+    AlterOffsets(Vec<(TopicPartition, Option<i64>)>),
+    /// Which epoch do tasks have that start now?
+    Epoch,
+    /// The ids of source topics, as Kafka tells them now.
+    TopicIds(Vec<(Arc<str>, Uuid)>),
     /// What the control topic brought, and who leads. Only a channel's handle takes it.
     Channel {
         /// Whether this process has control partition 0, so that it commits for all.
@@ -35,13 +42,6 @@ pub enum Request {
         /// What was read since the last request, in the order of the topic.
         records: Vec<ChannelRecord>,
     },
-    /// Read these partitions again, from the beginning where there is no offset; all partitions
-    /// when there are none (`SinkConnector.alterOffsets`).
-    AlterOffsets(Vec<(TopicPartition, Option<i64>)>),
-    /// Which epoch do tasks have that start now?
-    Epoch,
-    /// The ids of source topics, as Kafka tells them now.
-    TopicIds(Vec<(Arc<str>, Uuid)>),
 }
 
 /// One record of the control topic, whoever wrote it.
@@ -58,10 +58,10 @@ pub struct ChannelRecord {
 /// The smallest size of a partition on the wire.
 const PARTITION_BYTES_MIN: usize = 8;
 
-/// The smallest size of a record of the control topic on the wire.
-const RECORD_BYTES_MIN: usize = 20;
 /// Returns the smallest size of a topic and its id on the wire.
 const TOPIC_ID_BYTES_MIN: usize = 20;
+/// The smallest size of a record of the control topic on the wire.
+const RECORD_BYTES_MIN: usize = 20;
 
 impl Request {
     /// Decodes the bytes that Java's `Requests` writes.
@@ -86,7 +86,6 @@ impl Request {
             }
             5 => Request::Tick,
             6 => Request::Cancel,
-            7 => channel(&mut reader)?,
             8 => {
                 let count = reader.count(PARTITION_BYTES_MIN + 9)?;
                 let offset = |_| altered(&mut reader);
@@ -98,6 +97,7 @@ impl Request {
                 let topic = |_| topic_id(&mut reader);
                 Request::TopicIds((0..count).map(topic).collect::<Result<_>>()?)
             }
+            7 => channel(&mut reader)?,
             _ => return Err(reader.corrupt("request kind is unknown")),
         };
         reader.finish()?;
@@ -105,6 +105,23 @@ impl Request {
     }
 }
 
+fn topic_id(reader: &mut Reader<'_>) -> Result<(Arc<str>, Uuid)> {
+    let topic = reader.text()?;
+    let id = Uuid::from_slice(reader.take(16)?);
+    let id = id.map_err(|_| reader.corrupt("topic id is no UUID"))?;
+    Ok((topic.into(), id))
+}
+
+fn altered(reader: &mut Reader<'_>) -> Result<(TopicPartition, Option<i64>)> {
+    let partition = partition(reader)?;
+    let present = reader.u8()?;
+    let offset = reader.i64()?;
+    match present {
+        0 => Ok((partition, None)),
+        1 => Ok((partition, Some(offset))),
+        _ => Err(reader.corrupt("presence is neither 0 nor 1")),
+    }
+}
 fn channel(reader: &mut Reader<'_>) -> Result<Request> {
     let leader = match reader.u8()? {
         0 => false,
@@ -126,24 +143,6 @@ fn channel(reader: &mut Reader<'_>) -> Result<Request> {
         now_ms,
         records: (0..count).map(record).collect::<Result<_>>()?,
     })
-}
-
-fn topic_id(reader: &mut Reader<'_>) -> Result<(Arc<str>, Uuid)> {
-    let topic = reader.text()?;
-    let id = Uuid::from_slice(reader.take(16)?);
-    let id = id.map_err(|_| reader.corrupt("topic id is no UUID"))?;
-    Ok((topic.into(), id))
-}
-
-fn altered(reader: &mut Reader<'_>) -> Result<(TopicPartition, Option<i64>)> {
-    let partition = partition(reader)?;
-    let present = reader.u8()?;
-    let offset = reader.i64()?;
-    match present {
-        0 => Ok((partition, None)),
-        1 => Ok((partition, Some(offset))),
-        _ => Err(reader.corrupt("presence is neither 0 nor 1")),
-    }
 }
 
 fn partitions(reader: &mut Reader<'_>) -> Result<Vec<TopicPartition>> {

@@ -551,10 +551,10 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::PreCommit(_) => (4, None),
         Request::Tick => (5, None),
         Request::Cancel => (6, None),
-        Request::Channel { .. } => (7, None),
         Request::AlterOffsets(_) => (8, None),
         Request::Epoch => (9, None),
         Request::TopicIds(_) => (10, None),
+        Request::Channel { .. } => (7, None),
     };
     writer.u8(kind);
     let partition = |writer: &mut Writer, partition: &TopicPartition| {
@@ -572,6 +572,21 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
             writer.i64(*offset);
         }
     }
+    if let Request::TopicIds(ids) = request {
+        writer.length(ids.len());
+        for (topic, id) in ids {
+            writer.text(topic);
+            writer.bytes.extend_from_slice(id.as_bytes());
+        }
+    }
+    if let Request::AlterOffsets(offsets) = request {
+        writer.length(offsets.len());
+        for (tp, offset) in offsets {
+            partition(&mut writer, tp);
+            writer.u8(u8::from(offset.is_some()));
+            writer.i64(offset.unwrap_or(0));
+        }
+    }
     if let Request::Channel {
         leader,
         now_ms,
@@ -586,21 +601,6 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
             writer.i64(record.age_ms.cast_signed());
             writer.length(record.value.len());
             writer.bytes.extend_from_slice(&record.value);
-        }
-    }
-    if let Request::TopicIds(ids) = request {
-        writer.length(ids.len());
-        for (topic, id) in ids {
-            writer.text(topic);
-            writer.bytes.extend_from_slice(id.as_bytes());
-        }
-    }
-    if let Request::AlterOffsets(offsets) = request {
-        writer.length(offsets.len());
-        for (tp, offset) in offsets {
-            partition(&mut writer, tp);
-            writer.u8(u8::from(offset.is_some()));
-            writer.i64(offset.unwrap_or(0));
         }
     }
     writer.bytes

@@ -305,6 +305,10 @@ fn requests_read_back() {
         Request::PreCommit(vec![(partition(3), 9), (partition(4), i64::MAX)]),
         Request::Tick,
         Request::Cancel,
+        Request::AlterOffsets(vec![(partition(3), Some(9)), (partition(4), None)]),
+        Request::AlterOffsets(vec![]),
+        Request::Epoch,
+        Request::TopicIds(vec![("t".into(), uuid::Uuid::from_u128(7))]),
         Request::Channel {
             leader: true,
             now_ms: 1_700_000_000_000,
@@ -326,10 +330,6 @@ fn requests_read_back() {
                 },
             ],
         },
-        Request::AlterOffsets(vec![(partition(3), Some(9)), (partition(4), None)]),
-        Request::AlterOffsets(vec![]),
-        Request::Epoch,
-        Request::TopicIds(vec![("t".into(), uuid::Uuid::from_u128(7))]),
     ] {
         let bytes = testing::encode_request(&request);
         assert_eq!(Request::decode(&bytes).expect("valid"), request);

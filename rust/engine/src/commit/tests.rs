@@ -122,7 +122,7 @@ impl World {
             branch: "main".into(),
             ranges: ranges.iter().map(range).collect(),
             watermarks: BTreeMap::new(),
-            topic_ids: Default::default(),
+            topic_ids: BTreeMap::new(),
             rows: rows.sum(),
             bytes: 100,
             manifests: Vec::new(),

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{Inbound, Inner, PUT_WAIT};
 use crate::failpoint;
-use crate::hub::{self, After, Outcome};
+use crate::hub::{self, Outcome};
 
 impl Inner {
     /// A put begins.
@@ -114,21 +114,20 @@ impl Inner {
         let verdict = match outcome.verdict {
             hub::Verdict::Durable(after) => {
                 if outcome.session == self.machine.session() {
-                    match after {
-                        After::Unknown => {}
-                        After::Table(loaded) => table.committed(Some(*loaded)),
-                        After::Stamp(stamp) => {
-                            if table.is_out_of_date(&stamp) {
-                                self.machine.table_changed(table.index());
-                            }
-                        }
-                    }
+                    table.committed(&mut self.machine, after);
                 }
                 Verdict::Durable
             }
             hub::Verdict::Rejected(reason) => Verdict::Rejected(reason),
             hub::Verdict::Expired => Verdict::Expired,
-            hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },
+            hub::Verdict::Fenced { epoch } => Verdict::Failed(Arc::new(
+                SinkError::fatal(
+                    "WRITER_FENCED",
+                    "the table's offsets were reset after this task started; restart the task",
+                )
+                .with("table", &outcome.table.ident.0)
+                .with("epoch", epoch),
+            )),
             hub::Verdict::Failed(error) => Verdict::Failed(Arc::new(error)),
         };
         let now_ms = self.context.now_ms();

@@ -25,7 +25,7 @@ use super::open::{OpenTable, writer_settings};
 use super::rows::{AppendRows, note_written, rows_beyond_bounds};
 use super::sealing::{ClosedFiles, SealWork};
 use crate::catalog::{Catalog, LoadedTable};
-use crate::hub::{Hub, Outcome, TableHub, TableIdentKey, TableKey};
+use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
 use crate::writer::TableWriter;
 
@@ -167,10 +167,10 @@ impl TableSlot {
     /// Tells whether the table's interval, rows or bytes ask for a commit now: `Some(true)` for one
     /// that does not wait for the interval.
     pub(crate) fn due(&self, hub: &Hub, machine: &TaskMachine) -> Option<bool> {
-        let open = self.open.as_ref()?;
-        if !machine.may_seal(self.index) {
-            return None;
-        }
+        let open = self
+            .open
+            .as_ref()
+            .filter(|_| machine.may_seal(self.index))?;
         let round = hub.round(self.interval());
         if open.opened_round.is_some_and(|opened| opened < round) {
             return Some(false);
@@ -338,8 +338,8 @@ impl TableSlot {
             sealed,
         };
         self.sealing_bytes.fetch_add(held, Ordering::Relaxed);
-        let unacked = machine.progress().unacked(self.index);
-        let urgent = urgent || unacked >= limits::SEGMENTS_IN_FLIGHT_MAX;
+        let urgent =
+            urgent || machine.progress().unacked(self.index) >= limits::SEGMENTS_IN_FLIGHT_MAX;
         self.spawn(context, work, held, urgent);
         Ok(())
     }
@@ -365,20 +365,25 @@ impl TableSlot {
         });
     }
 
-    /// A commit of this table succeeded; `loaded` is the table after it.
-    pub(crate) fn committed(&mut self, loaded: Option<LoadedTable>) {
-        let (Some(open), Some(loaded)) = (&self.open, loaded) else {
+    /// A commit of this table succeeded, and this is known of the table after it.
+    pub(crate) fn committed(&mut self, machine: &mut TaskMachine, after: After) {
+        let Some(open) = &self.open else {
             return;
         };
-        if open.differs_from(&loaded.metadata) {
-            self.newer = Some(loaded);
+        let before = TableStamp::of(&open.loaded.metadata);
+        match after {
+            After::Unknown => {}
+            After::Table(loaded) => {
+                if TableStamp::of(&loaded.metadata) != before {
+                    self.newer = Some(*loaded);
+                }
+            }
+            After::Stamp(stamp) => {
+                if stamp != before {
+                    machine.table_changed(self.index);
+                }
+            }
         }
-    }
-
-    /// Tells whether the open table is not the one with this stamp.
-    pub(crate) fn is_out_of_date(&self, stamp: &TableStamp) -> bool {
-        let open = self.open.as_ref();
-        open.is_some_and(|open| TableStamp::of(&open.loaded.metadata) != *stamp)
     }
 }
 

@@ -58,6 +58,23 @@ final class Requests {
         return start(CANCEL).toByteArray();
     }
 
+    /** These partitions are to be read again, from the beginning where the offset is null; all when there are none. */
+    static byte[] alterOffsets(Map<TopicPartition, Long> offsets) {
+        ByteSink sink = start(ALTER_OFFSETS);
+        sink.i32(offsets.size());
+        offsets.forEach((partition, offset) -> {
+            partition(sink, partition);
+            sink.u8(offset == null ? 0 : 1);
+            sink.i64(offset == null ? 0 : offset);
+        });
+        return sink.toByteArray();
+    }
+
+    /** Which epoch do tasks have that start now? */
+    static byte[] epoch() {
+        return start(EPOCH).toByteArray();
+    }
+
     /** One record of the control topic. */
     static final class Received {
         /** More than any message of ours has: what is longer is foreign, and the rest of it does not matter. */
@@ -93,23 +110,6 @@ final class Requests {
             sink.raw(ByteBuffer.wrap(record.value, 0, length));
         }
         return sink.toByteArray();
-    }
-
-    /** These partitions are to be read again, from the beginning where the offset is null; all when there are none. */
-    static byte[] alterOffsets(Map<TopicPartition, Long> offsets) {
-        ByteSink sink = start(ALTER_OFFSETS);
-        sink.i32(offsets.size());
-        offsets.forEach((partition, offset) -> {
-            partition(sink, partition);
-            sink.u8(offset == null ? 0 : 1);
-            sink.i64(offset == null ? 0 : offset);
-        });
-        return sink.toByteArray();
-    }
-
-    /** Which epoch do tasks have that start now? */
-    static byte[] epoch() {
-        return start(EPOCH).toByteArray();
     }
 
     private static byte[] withPartitions(int kind, Collection<TopicPartition> partitions) {
