@@ -38,7 +38,7 @@ use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
 use crate::failpoint;
-use crate::hub::{Hub, HubConfig, Outcome};
+use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
@@ -295,10 +295,13 @@ impl Inner {
             .map(|table| self.hub.until_next_round(table.interval()))
             .min()
             .unwrap_or(TICK_MAX);
-        for notice in self.machine.take_notices() {
-            tracing::warn!(connector = %self.config.connector, task = self.config.task, "{notice}");
-        }
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
+        for notice in self.machine.take_notices() {
+            // Not through the ring, as what belongs to this task alone.
+            let (connector, task) = (&self.config.connector, self.config.task);
+            let line = format!("{notice} connector={connector} task={task}");
+            effects.log.push((LogLevel::Warn, line));
+        }
         logs::drain_into(effects);
     }
 
@@ -333,7 +336,12 @@ impl Drop for Inner {
 fn task_settings(config: &SinkConfig) -> TaskSettings {
     TaskSettings {
         connector: config.connector.clone(),
-        owner: format!("connector `{}` task {}", config.connector, config.task),
+        owner: format!(
+            "connector `{}` task {} on `{}`",
+            config.connector,
+            config.task,
+            host_name()
+        ),
         writer_id: config.writer_id.clone(),
         tables: config.tables.iter().map(|t| t.name.clone()).collect(),
         epoch: config.control.epoch,

@@ -258,6 +258,7 @@ fn schemas_have_limits() {
     assert_eq!(parsed.logical(), None);
 }
 
+// Injection: 33
 #[test]
 fn values_nest_only_so_deep() {
     let nested = |levels| (1..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));

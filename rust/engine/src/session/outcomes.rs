@@ -120,20 +120,16 @@ impl Inner {
             }
             hub::Verdict::Rejected(reason) => Verdict::Rejected(reason),
             hub::Verdict::Expired => Verdict::Expired,
-            hub::Verdict::Fenced { epoch } => Verdict::Failed(Arc::new(
-                SinkError::fatal(
-                    "WRITER_FENCED",
-                    "the table's offsets were reset after this task started; restart the task",
-                )
-                .with("table", &outcome.table.ident.0)
-                .with("epoch", epoch),
-            )),
+            hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },
             hub::Verdict::Failed(error) => Verdict::Failed(Arc::new(error)),
         };
-        let now_ms = self.context.now_ms();
+        let is_durable = matches!(verdict, Verdict::Durable);
         let (session, sequence) = (outcome.session, outcome.sequence);
         self.machine
-            .outcome(session, table.index(), sequence, verdict, now_ms);
+            .outcome(session, table.index(), sequence, verdict);
+        if is_durable {
+            failpoint::cut("session.after-result");
+        }
     }
 
     /// Goes on after `error`, when it may pass.

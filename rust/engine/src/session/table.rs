@@ -15,7 +15,6 @@ use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_core::control::message::TableStamp;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
-use frazil_core::limits;
 use frazil_core::{Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -25,6 +24,7 @@ use super::open::{OpenTable, writer_settings};
 use super::rows::{AppendRows, note_written, rows_beyond_bounds};
 use super::sealing::{ClosedFiles, SealWork};
 use crate::catalog::{Catalog, LoadedTable};
+use crate::failpoint;
 use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
 use crate::writer::TableWriter;
@@ -167,10 +167,8 @@ impl TableSlot {
     /// Tells whether the table's interval, rows or bytes ask for a commit now: `Some(true)` for one
     /// that does not wait for the interval.
     pub(crate) fn due(&self, hub: &Hub, machine: &TaskMachine) -> Option<bool> {
-        let open = self
-            .open
-            .as_ref()
-            .filter(|_| machine.may_seal(self.index))?;
+        let may_seal = machine.may_seal(self.index);
+        let open = self.open.as_ref().filter(|_| may_seal)?;
         let round = hub.round(self.interval());
         if open.opened_round.is_some_and(|opened| opened < round) {
             return Some(false);
@@ -338,8 +336,7 @@ impl TableSlot {
             sealed,
         };
         self.sealing_bytes.fetch_add(held, Ordering::Relaxed);
-        let urgent =
-            urgent || machine.progress().unacked(self.index) >= limits::SEGMENTS_IN_FLIGHT_MAX;
+        let urgent = urgent || machine.is_congested(self.index);
         self.spawn(context, work, held, urgent);
         Ok(())
     }
@@ -355,7 +352,10 @@ impl TableSlot {
             let result = task.await;
             sealing_bytes.fetch_sub(held, Ordering::Relaxed);
             let error = match result {
-                Ok(Ok(segment)) => return hub.submit(segment, urgent),
+                Ok(Ok(segment)) => {
+                    hub.submit(segment, urgent);
+                    return failpoint::cut("seal.after-submit");
+                }
                 Ok(Err(error)) => error,
                 Err(_) => SinkError::internal("sealing a segment panicked"),
             };

@@ -329,7 +329,11 @@ final class Delivery {
         }
     }
 
-    private void fail(Throwable error) {
+    /** Ends the task: this and every later {@code put} throws it. */
+    void fail(Throwable error) {
+        if (failure != null) {
+            return;
+        }
         LOG.error("The task cannot go on", error);
         failure = error instanceof KafkaException
                 ? (KafkaException) error
@@ -337,7 +341,7 @@ final class Delivery {
                         + " [UNEXPECTED]", error);
     }
 
-    private static void log(Effects.LogLine line) {
+    static void log(Effects.LogLine line) {
         switch (line.level()) {
             case 0:
                 LOG.error(line.text());
