@@ -398,6 +398,7 @@ fn offer_remote(w: &mut World, hub: &mut Hub, end: &mut End, remote: RemoteSegme
         branch: message.table.branch,
         ranges: ranges.ranges,
         watermarks: ranges.watermarks,
+        topic_ids: ranges.topic_ids,
         manifests,
         rows: message.rows,
         bytes: message.bytes,
@@ -450,7 +451,11 @@ fn heard(w: &mut World, process: usize, session: Uuid, table: &TableName, told: 
         Answer::Missing => return,
     };
     let session = session_index(session);
-    say!(w, "process {process} hears of session {session} t{table} seq {}: {verdict:?}", told.0);
+    say!(
+        w,
+        "process {process} hears of session {session} t{table} seq {}: {verdict:?}",
+        told.0
+    );
     let inbound = Inbound::Outcome {
         session,
         table,

@@ -377,6 +377,14 @@ impl WriterProgress {
         Some(durable.min(asked))
     }
 
+    /// Not all that was read is settled: a [`redo`](Self::redo) goes back to the last offset that
+    /// was told, for records that left no row may wait for the dead letter queue (R4).
+    pub fn unsettle(&mut self) {
+        for state in self.partitions.values_mut() {
+            state.next = state.durable.or(state.start);
+        }
+    }
+
     /// Discards everything that is open or unacknowledged and begins session `session`. Returns the
     /// rewinds that the framework has to do: each partition's durable offset, or where this session
     /// began when that is not known.
@@ -548,6 +556,16 @@ mod tests {
         );
         progress.put_begins();
         assert!(!progress.is_rewinding(&p(0)));
+    }
+
+    #[test]
+    fn a_rewind_repeats_records_that_are_not_settled() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        progress.read(&p(0), 3, 4);
+        progress.wrote(0, &p(0), (4, 4), None);
+        progress.unsettle();
+        assert_eq!(progress.redo(session(2)), vec![(p(0), 3)]);
     }
 
     #[test]

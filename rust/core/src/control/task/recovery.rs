@@ -92,6 +92,9 @@ impl TaskMachine {
             return Err(error);
         }
         let ended = self.session();
+        if self.awaits_dead_letters() {
+            self.progress.unsettle();
+        }
         let rewinds = self.progress.redo(fresh);
         for table in &mut self.tables {
             *table = TableState::default();
