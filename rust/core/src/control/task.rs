@@ -354,7 +354,7 @@ impl TaskMachine {
         self.failed.is_some() || self.redo.is_some()
     }
 
-    fn awaits_dead_letters(&self) -> bool {
+    pub(super) fn awaits_dead_letters(&self) -> bool {
         self.dead_letters_pending && enforced(Rule::DeadLettersFirst)
     }
 
