@@ -36,14 +36,14 @@ DEAD = {
 def test_native_code_panics(flow, cut_worker, broker, proxied, points, name, point):
     other = Flow(cut_worker, broker, proxied, f"{name}_b", reads=proxied.direct, tasks=1)
     big = point.startswith("upload")
-    run = flow(tasks=1, iceberg__control__commit__interval_ms="3000" if big else "1000")
+    run = flow(tasks=1, iceberg__control__commit__interval_ms="15000" if big else "1000")
     with other.running(), run.running():
         run.wait_lag()
         other.wait_lag()
         pid = cut_worker.process.pid
         points.arm(**{point.replace(".", "__").replace("-", "_"): "panic*1"})
         if big:
-            run.send_noise(2000)
+            run.send_noise(4000)
         else:
             run.send(400)
         wait_cut(run.worker, point)
