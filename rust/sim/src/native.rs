@@ -372,6 +372,7 @@ fn segment(
         branch: BRANCHES[w.plan.tables[table].branch].to_owned(),
         ranges,
         watermarks: sealed.watermarks,
+        topic_ids: Default::default(),
         manifests,
         rows,
         bytes: rows * 10,
@@ -507,7 +508,6 @@ fn native_call(run: &mut Run) {
 }
 
 pub(crate) fn drain_inbox(w: &mut World, run: &mut Run) {
-    let now_ms = w.clock(run.process);
     for inbound in std::mem::take(&mut run.inbox) {
         match inbound {
             Inbound::Outcome {
@@ -521,7 +521,7 @@ pub(crate) fn drain_inbox(w: &mut World, run: &mut Run) {
                 }
                 let counts = run
                     .machine
-                    .outcome(session_id(session), table, seq, verdict, now_ms);
+                    .outcome(session_id(session), table, seq, verdict);
                 if counts {
                     let current = session_index(run.machine.session());
                     w.ledger.counted((session, current), table, seq);

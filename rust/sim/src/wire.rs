@@ -398,6 +398,7 @@ fn offer_remote(w: &mut World, hub: &mut Hub, end: &mut End, remote: RemoteSegme
         branch: message.table.branch,
         ranges: ranges.ranges,
         watermarks: ranges.watermarks,
+        topic_ids: Default::default(),
         manifests,
         rows: message.rows,
         bytes: message.bytes,
