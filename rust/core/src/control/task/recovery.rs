@@ -67,12 +67,6 @@ impl TaskMachine {
         }
     }
 
-    /// A source topic was deleted and made again: what is held, and what is known of the tables'
-    /// offsets, is of another topic. The next put starts over.
-    pub fn topics_changed(&mut self) {
-        self.start_over_later(Redo::Returned);
-    }
-
     /// The next put starts over. The first reason counts.
     pub(super) fn start_over_later(&mut self, redo: Redo) {
         self.redo.get_or_insert(redo);
