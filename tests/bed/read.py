@@ -87,6 +87,11 @@ class TableView:
         if rows != count:
             raise AssertionError(f"{rows} rows in {self.namespace}.{self.table}, not {count}")
 
+    def wait_rows_at_least(self, count: int, timeout: float, pause: float = 0.5) -> None:
+        """Waits until there are at least `count` rows, while more come."""
+        what = f"{count} rows or more in {self.namespace}.{self.table}"
+        wait_until(what, lambda: self.rows() >= count, timeout, pause)
+
     def snapshots(self) -> list[dict]:
         return self.metadata().get("snapshots", [])
 

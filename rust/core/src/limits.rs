@@ -16,3 +16,5 @@ pub const BATCH_ROWS: usize = 8_192;
 pub const SEGMENTS_IN_FLIGHT_MAX: usize = 4;
 /// Bytes of the writer state in one table property before it is cut into shards.
 pub const STATE_BYTES_MAX: usize = 32 << 10;
+/// Bytes of segments that wait with one coordinator; more are sent again later.
+pub const HELD_BYTES_MAX: usize = 64 << 20;

@@ -27,7 +27,7 @@ mod write;
 pub use column::{ColumnData, SourceColumn};
 pub use effects::{Effects, LogLevel, ParkedError, Rejected, ValidationLevel, encode_validation};
 pub use frame::{Frame, Run};
-pub use request::Request;
+pub use request::{ChannelRecord, Request};
 pub use schema::{LogicalType, SchemaRegistry, SourceField, SourceKind, SourceSchema};
 pub use string_map::decode_string_map;
 pub use value::{ArrayCell, Cell, MapCell, MapEntry, StructCell};

@@ -269,6 +269,7 @@ fn effects_are_the_golden_ones() {
             .map(|level| (level, format!("a line of {level:?}")))
             .to_vec(),
         log_dropped: 9,
+        messages: vec![b"a message".to_vec(), vec![0, 255]],
         error: None,
     };
     compare("all.bin", &all.encode());

@@ -12,6 +12,7 @@ pub mod create;
 mod list;
 mod manifest;
 mod run;
+mod sealed;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -20,6 +21,7 @@ pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
 pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
 pub(crate) use run::now_ms;
+pub use sealed::{Unsealed, read_sealed};
 pub use wait::Cancel;
 pub(crate) use wait::pause;
 

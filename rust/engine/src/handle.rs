@@ -7,26 +7,31 @@ use frazil_core::config::Role;
 use frazil_core::{Result, SinkError};
 
 use crate::admin::Admin;
+use crate::channel::ControlChannel;
 use crate::session::Session;
 
-/// A session of a task, or the connector's own access to its tables.
+/// A session of a task, a process's end of the control topic, or the connector's own access to its
+/// tables.
 #[derive(Debug, Clone)]
 pub enum Handle {
     /// One task.
     Session(Arc<Session>),
     /// Offset resets and epochs.
     Admin(Arc<Admin>),
+    /// The control topic, for all tasks of the connector in this process.
+    Channel(Arc<ControlChannel>),
 }
 
 /// Opens what `frazil.internal.role` asks for.
 ///
 /// # Errors
 ///
-/// As [`Session::open`] and [`Admin::open`].
+/// As [`Session::open`], [`ControlChannel::open`] and [`Admin::open`].
 pub fn open(settings: BTreeMap<String, String>) -> Result<Handle> {
     match Role::of(&settings) {
+        Role::Task => Session::open(settings).map(Handle::Session),
+        Role::Channel => ControlChannel::open(&settings).map(Handle::Channel),
         Role::Admin => Admin::open(&settings).map(Handle::Admin),
-        Role::Task | Role::Channel => Session::open(settings).map(Handle::Session),
     }
 }
 
@@ -53,10 +58,11 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As [`Session::control`] and [`Admin::control`].
+    /// As [`Session::control`], [`ControlChannel::control`] and [`Admin::control`].
     pub fn control(&self, request: &[u8]) -> Result<Vec<u8>> {
         match self {
             Handle::Session(session) => session.control(request),
+            Handle::Channel(channel) => channel.control(request),
             Handle::Admin(admin) => admin.control(request),
         }
     }
@@ -66,13 +72,14 @@ impl Handle {
         match self {
             Handle::Session(session) => session.close(),
             Handle::Admin(_) => {}
+            Handle::Channel(channel) => channel.close(),
         }
     }
 
     fn session(&self) -> Result<&Session> {
         match self {
             Handle::Session(session) => Ok(session),
-            Handle::Admin(_) => Err(SinkError::internal(
+            Handle::Admin(_) | Handle::Channel(_) => Err(SinkError::internal(
                 "records were handed to a handle that is no task's",
             )),
         }

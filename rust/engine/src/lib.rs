@@ -11,6 +11,7 @@
 
 pub mod admin;
 pub mod catalog;
+pub mod channel;
 pub mod commit;
 mod failpoint;
 pub mod handle;

@@ -31,14 +31,14 @@ use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
 use frazil_core::limits;
 use frazil_core::offsets::TopicPartition;
-use frazil_core::wire::{Effects, Request, SchemaRegistry};
+use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
 use frazil_core::{ErrorKind, Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
 use crate::failpoint;
-use crate::hub::{Hub, HubConfig, Outcome};
+use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
@@ -254,9 +254,9 @@ impl Inner {
                     self.machine.topics_changed();
                 }
             }
-            Request::AlterOffsets(_) | Request::Epoch => {
+            Request::AlterOffsets(_) | Request::Epoch | Request::Channel { .. } => {
                 return Err(SinkError::internal(
-                    "a request of the connector was sent to a task's handle",
+                    "a request of the connector or its channel was sent to a task's handle",
                 ));
             }
             Request::Cancel => self.machine.fail(&SinkError::fatal(
@@ -295,10 +295,13 @@ impl Inner {
             .map(|table| self.hub.until_next_round(table.interval()))
             .min()
             .unwrap_or(TICK_MAX);
-        for notice in self.machine.take_notices() {
-            tracing::warn!(connector = %self.config.connector, task = self.config.task, "{notice}");
-        }
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
+        for notice in self.machine.take_notices() {
+            // Not through the ring, as what belongs to this task alone.
+            let (connector, task) = (&self.config.connector, self.config.task);
+            let line = format!("{notice} connector={connector} task={task}");
+            effects.log.push((LogLevel::Warn, line));
+        }
         logs::drain_into(effects);
     }
 
@@ -333,7 +336,12 @@ impl Drop for Inner {
 fn task_settings(config: &SinkConfig) -> TaskSettings {
     TaskSettings {
         connector: config.connector.clone(),
-        owner: format!("connector `{}` task {}", config.connector, config.task),
+        owner: format!(
+            "connector `{}` task {} on `{}`",
+            config.connector,
+            config.task,
+            host_name()
+        ),
         writer_id: config.writer_id.clone(),
         tables: config.tables.iter().map(|t| t.name.clone()).collect(),
         epoch: config.control.epoch,

@@ -3,8 +3,10 @@
 //! Nothing here is part of the product, and nothing of the product is used here: what is tested is
 //! built and started the way a user would.
 
+mod chaos;
 mod demo;
 mod files;
+mod injections;
 mod mutants;
 mod parts;
 mod promises;
@@ -30,8 +32,16 @@ usage: ./x TASK
         --data flights: the flights and weather of New York in 2013, into two tables.
         --zip: install the plugin from the zip, not as the one JAR.
   test [--only PART]... [--all]
-        Runs what CI runs: fmt tidy clippy build rust java dist bed e2e promises.
+        Runs what CI runs: fmt tidy clippy build rust java dist failpoints bed e2e
+        promises injections.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
+  chaos [--scenario NAME] [--minutes M] [--all] [--built]
+        Kills, stalls, lies and refuses on the real bed (tests/chaos); the results go into
+        docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
+        random for so long. --all: every scenario. --built: with library and plugin as they are.
+        Words after `--` go to pytest.
+  injections [--write]
+        Checks (or writes) the table of injected faults in docs/exactly-once.md.
   dist  Builds the plugin: build/dist/*.jar and *.zip.
   bed   Lays the artifacts and the Python environment of the end-to-end tests.
   tidy  Checks sizes, words, error codes and dead files.
@@ -67,6 +77,8 @@ fn dispatch() -> Result<bool, Failure> {
         "test" => test(arguments),
         "demo" => demo(arguments),
         "promises" => promise_table(arguments),
+        "chaos" => chaos_runs(arguments),
+        "injections" => injection_table(arguments),
         "mutants" => without_guards(arguments),
         "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
         "bed" => none(arguments).and_then(|()| tools::bed(&run::Log::open("bed")?)),
@@ -122,6 +134,39 @@ fn demo(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
         }
     }
     demo::run(&options)
+}
+
+fn chaos_runs(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut wanted = chaos::Wanted::default();
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("all") => wanted.all = true,
+            Long("built") => wanted.built = true,
+            Long("scenario") => wanted.scenario = Some(text(&mut arguments)?),
+            Long("minutes") => wanted.minutes = Some(text(&mut arguments)?),
+            Value(word) => wanted
+                .pytest
+                .push(word.string().map_err(|error| error.to_string())?),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    chaos::run(&wanted)
+}
+
+fn injection_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut write = false;
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("write") => write = true,
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    if write {
+        injections::write()?;
+    }
+    let complaints = injections::check()?;
+    complaints.iter().for_each(|line| println!("{line}"));
+    Ok(complaints.is_empty())
 }
 
 fn promise_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {

@@ -12,12 +12,14 @@ use std::time::Instant;
 
 use crate::Failure;
 use crate::files::tracked;
-use crate::results::{Counts, Outcome, TestResult};
+use crate::results::{self, Counts, Outcome, TestResult};
 use crate::run::{Log, root};
 use crate::tools;
 
 const LIST: &str = "tests/mutants.txt";
 const RECORD: &str = "docs/seen-red.md";
+/// The place of tests of the Java shell.
+const JAVA: &str = "java";
 /// Seconds for building and running one test: a mutant may loop.
 const SECONDS_MAX: &str = "900";
 /// The mutants' crates are compiled fast instead of well; the dependencies stay as they are.
@@ -30,7 +32,7 @@ struct Mutant {
     guard: String,
     file: String,
     edits: Vec<Edit>,
-    /// A crate's folder (its unit tests) or the file or folder of an integration test.
+    /// A crate's folder (its unit tests), the file or folder of an integration test, or `java`.
     place: String,
     test: String,
 }
@@ -53,14 +55,14 @@ enum End {
 pub(crate) fn run(names: &[String], write: bool, log: &Log) -> Result<Vec<TestResult>, Failure> {
     let list = read(LIST)?;
     let mut mutants = parse(&list)?;
-    for mutant in &mutants {
-        mutated(mutant, &read(&mutant.file)?)?;
-    }
     if let Some(unknown) = names.iter().find(|n| mutants.iter().all(|m| m.name != **n)) {
         return Err(format!("{LIST} has no mutant `{unknown}`"));
     }
     let known: Vec<String> = mutants.iter().map(|mutant| mutant.name.clone()).collect();
     mutants.retain(|mutant| names.is_empty() || names.contains(&mutant.name));
+    for mutant in &mutants {
+        mutated(mutant, &read(&mutant.file)?)?;
+    }
     copy_sources()?;
     copy_dependencies()?;
     see_green(&mutants, log)?;
@@ -99,12 +101,13 @@ fn see_green(mutants: &[Mutant], log: &Log) -> Result<(), Failure> {
     let mut places: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
         // All unit tests are built at once.
-        let place = integration_test(&mutant.place).map_or("", |_| mutant.place.as_str());
+        let alone = mutant.place == JAVA || integration_test(&mutant.place).is_some();
+        let place = if alone { mutant.place.as_str() } else { "" };
         places.entry(place).or_default().push(mutant);
     }
     for (place, mutants) in places {
         let tests: Vec<&str> = mutants.iter().map(|mutant| mutant.test.as_str()).collect();
-        let (_, lines) = cargo_test(place, &tests, log)?;
+        let (_, lines) = run_tests(place, &tests, log)?;
         for test in tests {
             let good = format!("test {test} ... ok");
             if !lines.contains(&good) {
@@ -124,7 +127,7 @@ fn try_one(mutant: &Mutant, log: &Log) -> Result<End, Failure> {
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     put(&path, mutated(mutant, &whole)?.as_bytes())?;
     log.line(&format!("== {}", mutant.name))?;
-    let ran = cargo_test(&mutant.place, &[&mutant.test], log);
+    let ran = run_tests(&mutant.place, &[&mutant.test], log);
     put(&path, whole.as_bytes())?;
     let (good, lines) = ran?;
     let said = |what: &str| lines.iter().any(|line| line.contains(what));
@@ -133,12 +136,49 @@ fn try_one(mutant: &Mutant, log: &Log) -> Result<End, Failure> {
         false if verdict("FAILED") => End::Killed,
         true if verdict("ok") => End::Lived("NOT NOTICED"),
         true => End::Lived("NO SUCH TEST"),
-        false if said("could not compile") => End::Lived("DOES NOT COMPILE"),
+        false if said("could not compile") || said("Compilation failed") => {
+            End::Lived("DOES NOT COMPILE")
+        }
         false => End::Lived("NO FAILED ASSERTION"),
     })
 }
 
 /// Runs tests of the copy; returns whether they passed, and what was printed.
+fn run_tests(place: &str, tests: &[&str], log: &Log) -> Result<(bool, Vec<String>), Failure> {
+    match place {
+        JAVA => java_test(tests, log),
+        _ => cargo_test(place, tests, log),
+    }
+}
+
+/// Runs Java tests, each `Class.method`, with the native library of the sources as they are.
+fn java_test(tests: &[&str], log: &Log) -> Result<(bool, Vec<String>), Failure> {
+    let before = log.lines()?.len();
+    let reports = tree().join("java/build");
+    for old in results::junit_reports(&reports) {
+        fs::remove_file(&old).map_err(|error| format!("cannot remove an old report: {error}"))?;
+    }
+    let mut command = tools::gradle(&[":java:test", "--exclude-task", "cargoBuild", "-p"]);
+    command
+        .arg(tree())
+        .env("CARGO_TARGET_DIR", root().join("target"));
+    for test in tests {
+        command.arg("--tests").arg(format!("*{test}"));
+    }
+    let good = log.run(&mut command)?;
+    let mut lines = log.lines()?.split_off(before);
+    let ran = results::from_junit_folder(&reports)?;
+    for test in tests {
+        let method = test.rsplit('.').next().unwrap_or(test);
+        for result in ran.iter().filter(|result| result.name == method) {
+            let failed = matches!(result.outcome, Outcome::Failed);
+            let verdict = if failed { "FAILED" } else { "ok" };
+            lines.push(format!("test {test} ... {verdict}"));
+        }
+    }
+    Ok((good, lines))
+}
+
 fn cargo_test(place: &str, tests: &[&str], log: &Log) -> Result<(bool, Vec<String>), Failure> {
     let before = log.lines()?.len();
     let cargo = tools::cargo(&[]);

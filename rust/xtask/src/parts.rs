@@ -6,6 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
+use crate::chaos;
+use crate::injections;
 use crate::mutants;
 use crate::promises::{self, Ran};
 use crate::results::{self, Counts, TestResult};
@@ -41,10 +43,12 @@ const PARTS: &[(&str, Phase)] = &[
     ("build", Phase::Build),
     ("rust", Phase::Tests),
     ("java", Phase::Tests),
+    ("failpoints", Phase::Build),
     ("dist", Phase::Build),
     ("bed", Phase::Tools),
     ("e2e", Phase::Tests),
     ("promises", Phase::Tests),
+    ("injections", Phase::Tests),
     ("mutants", Phase::Tests),
 ];
 
@@ -136,9 +140,11 @@ fn part(name: &str, wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
         }
         "java" => java(log),
         "dist" => plain(tools::dist(log)?),
+        "failpoints" => plain(chaos::build(log)?),
         "bed" => lay_bed(),
         "e2e" => end_to_end(wanted, log, done),
         "promises" => said(log, &promises::check(&ran(wanted, done))?),
+        "injections" => said(log, &injections::check()?),
         "mutants" => {
             let results = mutants::run(&[], false, log)?;
             let good = Counts::of(&results).failed == 0;
@@ -165,7 +171,7 @@ fn java(log: &Log) -> Ended {
 }
 
 fn end_to_end(wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
-    for needed in ["dist", "bed"] {
+    for needed in ["failpoints", "dist", "bed"] {
         if done
             .iter()
             .any(|report| report.name == needed && !report.good)

@@ -138,7 +138,7 @@ fn joined(first: &str, after: &[&str]) -> String {
 }
 
 /// Returns the name of the test that a line of Rust, Python or Java declares.
-fn test_name(line: &str) -> Option<String> {
+pub(crate) fn test_name(line: &str) -> Option<String> {
     if let Some(rest) = line.strip_prefix("def ") {
         return rest.split('(').next().map(str::to_owned);
     }

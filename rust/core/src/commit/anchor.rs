@@ -196,7 +196,7 @@ impl Anchor {
         self.resets.len() <= RESETS_MAX
             && epochs().is_sorted_by(|before, after| before < after)
             && epochs().next().is_none_or(|first| first > 0)
-            && epochs().last().unwrap_or(0) == self.epoch
+            && epochs().next_back().unwrap_or(0) == self.epoch
             && self.resets.iter().all(|reset| reset.offsets.is_sound())
     }
 

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::stored::{StoredTopic, whole_seconds};
 use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
 use crate::limits::STATE_BYTES_MAX;
@@ -59,40 +60,24 @@ pub struct WriterState {
     topics: BTreeMap<String, TopicState>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct TopicState {
-    #[serde(rename = "n")]
-    topic: String,
-    #[serde(rename = "o")]
-    next: Vec<i64>,
-    #[serde(rename = "w", default, skip_serializing_if = "is_all_none")]
-    watermarks: Vec<i64>,
-    #[serde(rename = "x", default, skip_serializing_if = "is_all_none")]
-    timestamps: Vec<i64>,
+/// The arrays have one length.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TopicState {
+    pub(super) topic: String,
+    /// One past the last offset that the table holds.
+    pub(super) next: Vec<i64>,
+    /// The lowest offset that the connector still needed.
+    pub(super) watermarks: Vec<i64>,
+    /// The newest record timestamp, in whole seconds; still a number of milliseconds.
+    pub(super) timestamps: Vec<i64>,
     /// Since when another topic has the name.
-    #[serde(rename = "z", default, skip_serializing_if = "Option::is_none")]
-    superseded_ms: Option<i64>,
+    pub(super) superseded_ms: Option<i64>,
 }
 
 impl TopicState {
     fn is_live(&self) -> bool {
         self.superseded_ms.is_none()
     }
-
-    /// Completes the arrays that were left out.
-    fn complete(&mut self) -> bool {
-        for array in [&mut self.watermarks, &mut self.timestamps] {
-            if array.is_empty() {
-                array.resize(self.next.len(), NONE);
-            }
-        }
-        let length = self.next.len();
-        self.watermarks.len() == length && self.timestamps.len() == length
-    }
-}
-
-fn is_all_none(array: &[i64]) -> bool {
-    array.iter().all(|value| *value == NONE)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -108,7 +93,7 @@ struct Property {
     #[serde(default)]
     h: String,
     #[serde(default)]
-    t: BTreeMap<String, TopicState>,
+    t: BTreeMap<String, StoredTopic>,
 }
 
 #[derive(Deserialize)]
@@ -208,7 +193,7 @@ impl WriterState {
         if read.u != table_uuid {
             return Ok(None);
         }
-        let mut topics = match read.n {
+        let stored: BTreeMap<String, StoredTopic> = match read.n {
             0 => read.t,
             shards if shards > SHARDS_MAX => return Err(invalid("names too many shards")),
             shards => {
@@ -222,16 +207,18 @@ impl WriterState {
                     .map_err(|e| invalid("has unreadable shards").caused_by(e))?
             }
         };
-        for (key, state) in &mut topics {
-            if !is_topic_key(key) || (key.starts_with("n:") && *key != topic_key(&state.topic)) {
+        let mut topics = BTreeMap::new();
+        for (key, stored) in stored {
+            let state = stored
+                .read(read.m)
+                .ok_or_else(|| invalid("has arrays that do not fit each other"))?;
+            if !is_topic_key(&key) || (key.starts_with("n:") && key != topic_key(&state.topic)) {
                 return Err(invalid("has topic keys of a newer version"));
             }
             if state.next.len() > PARTITIONS_MAX {
                 return Err(invalid("has too many partitions"));
             }
-            if !state.complete() {
-                return Err(invalid("has arrays of unequal length"));
-            }
+            topics.insert(key, state);
         }
         Ok(Some(WriterState {
             table_uuid: read.u,
@@ -269,7 +256,7 @@ impl WriterState {
             d: self.connector.clone(),
             n: 0,
             h: self.hub_id.clone(),
-            t: self.topics.clone(),
+            t: self.stored(),
         };
         let mut change = PropertyChange::default();
         let mut text = json(&property)?;
@@ -293,6 +280,13 @@ impl WriterState {
             change.remove.push(key(wid, Some(shard), branch));
         }
         Ok(change)
+    }
+
+    fn stored(&self) -> BTreeMap<String, StoredTopic> {
+        let topics = self.topics.iter();
+        topics
+            .map(|(key, state)| (key.clone(), StoredTopic::of(state, self.committed_ms)))
+            .collect()
     }
 
     /// Returns the number of shards that table properties hold for `wid` and `branch`.
@@ -374,7 +368,7 @@ impl WriterState {
     }
 
     /// Returns the timestamp up to which the table holds every record, as far as record timestamps
-    /// rise within a partition: the oldest of the newest timestamps.
+    /// rise within a partition: the oldest of the newest timestamps, in whole seconds.
     pub fn valid_through_ms(&self) -> Option<i64> {
         let mut oldest = None;
         for state in self.topics.values().filter(|state| state.is_live()) {
@@ -411,6 +405,7 @@ impl WriterState {
                 false => continue,
             };
             if let Some(timestamp) = range.timestamp_max_ms {
+                let timestamp = whole_seconds(timestamp);
                 self.slot(&key, partition, timestamp, |state| &mut state.timestamps)?;
             }
             if let Some(watermark) = segment.watermarks.get(partition) {

@@ -41,7 +41,7 @@ fn the_property_is_the_documented_json() {
     let change = sample().write(WID, "main", 0).unwrap();
     assert_eq!(change.remove, Vec::<String>::new());
     expect![[r#"
-        {"v":1,"u":"00000000-0000-0000-0000-000000000007","e":0,"c":"00000000-0000-0000-0000-000000000009","s":42,"m":1000,"d":"orders-sink","n":0,"h":"host-1","t":{"n:orders":{"n":"orders","o":[10,-1,7],"w":[5,-1,-1],"x":[1010,-1,1007]}}}"#]]
+        {"v":1,"u":"00000000-0000-0000-0000-000000000007","e":0,"c":"00000000-0000-0000-0000-000000000009","s":42,"m":1000,"d":"orders-sink","n":0,"h":"host-1","t":{"n:orders":{"n":"orders","o":[10,-1,7],"w":[-5],"x":[0,null,0]}}}"#]]
     .assert_eq(&change.set["frazil.w.0123456789abcdef"]);
     assert_eq!(read(&change.set, "main").unwrap(), Some(sample()));
 }
@@ -55,7 +55,7 @@ fn a_bound_is_none_until_a_row_arrived() {
         [Some(10), None, Some(7), None, None]
     );
     assert_eq!(state.bound(&TopicPartition::new("other", 0)), None);
-    assert_eq!(state.valid_through_ms(), Some(1_007));
+    assert_eq!(state.valid_through_ms(), Some(1_000));
 }
 
 #[test]
@@ -107,6 +107,17 @@ fn what_cannot_be_understood_is_an_error() {
             "STATE_VERSION_UNKNOWN",
         ),
         (&whole.replace("n:orders", "aGVsbG8"), "STATE_INVALID"),
+        (
+            &whole.replace("[-5]", "[null,null,null,1]"),
+            "STATE_INVALID",
+        ),
+        (&whole.replace("[-5]", "[-11]"), "STATE_INVALID"),
+        (&whole.replace("[-5]", "[\"\"]"), "STATE_INVALID"),
+        (&whole.replace("[0,null,0]", "[2]"), "STATE_INVALID"),
+        (
+            &whole.replace("[0,null,0]", "[-9223372036854775808]"),
+            "STATE_INVALID",
+        ),
         (&whole.replace("n:orders", "n:other"), "STATE_INVALID"),
         (&whole.replace("\"n\":0", "\"n\":3"), "STATE_INVALID"),
         (
@@ -155,12 +166,21 @@ fn partition_indexes_are_bounded() {
 proptest! {
     #[test]
     fn any_state_survives_writing_and_reading(
-        offsets in prop::collection::vec((0..4usize, 0..40i32, 0..i64::MAX), 0..60),
+        offsets in prop::collection::vec(
+            (0..4usize, 0..40i32, 1..i64::MAX, any::<Option<i64>>(), any::<Option<i64>>()), 0..60,
+        ),
+        committed_ms in any::<i64>(),
         limit in 300..4_000usize,
     ) {
         let mut state = WriterState::new(table());
-        for (topic, partition, end) in offsets {
-            state.raise(&TopicPartition::new(["a", "b.c", "ä€🦀", "_"][topic], partition), end).unwrap();
+        state.committed_ms = committed_ms;
+        for (topic, partition, end, timestamp, watermark) in offsets {
+            let mut range = range(["a", "b.c", "ä€🦀", "_"][topic], partition, 0, end, Some(0));
+            range.timestamp_max_ms = timestamp;
+            let mut claim = segment(0, Vec::new());
+            claim.watermarks.extend(watermark.map(|w| (range.partition.clone(), w)));
+            claim.ranges.push(range);
+            state.advance(&claim).unwrap();
         }
         let change = state.write_within(WID, "main", 0, limit).unwrap();
         prop_assert_eq!(read(&change.set, "main").unwrap(), Some(state));
@@ -259,7 +279,7 @@ fn arrays_that_say_nothing_are_left_out() {
         text.ends_with(r#""t":{"n:t":{"n":"t","o":[-1,-1,7]}}}"#),
         "{text}"
     );
-    let uneven = text.replace("[-1,-1,7]", "[-1,-1,7],\"w\":[1]");
+    let uneven = text.replace("[-1,-1,7]", "[-1,-1,7],\"w\":[1,1,1,1]");
     let properties = [(property_key(WID, "main"), uneven)].into();
     assert_eq!(
         read(&properties, "main").unwrap_err().code(),

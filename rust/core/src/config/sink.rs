@@ -9,8 +9,8 @@ use super::kafka;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
 use super::table::{self, TableConfig};
-use crate::control::task::ExternalChange;
 use crate::commit::action::RollbackPolicy;
+use crate::control::task::ExternalChange;
 use crate::error::{Result, SinkError};
 
 /// The longest name of a Kafka topic.

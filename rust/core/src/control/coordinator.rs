@@ -1,192 +1,557 @@
-//! The queue of one table: which segments may be committed next, and in which order.
+//! The coordinator of one table: which segments are committed when, and what their sessions hear.
 //!
-//! Keeps: the segments of a session are committed in the order of their numbers (R2, R9), and
-//! after a rejection nothing more of that session is (R15). Does not: load tables, commit, or wait.
+//! ```text
+//!           offer                   poll                    settle
+//!  session ──────► queue ──(round)──────► commit in flight ────────► told
+//!                    ▲                          │ blocked
+//!                    └──────── back-off ◄───────┘
+//! ```
+//!
+//! A table gets one snapshot per interval: a segment that is late for the commit of its interval
+//! waits for the next one, so never longer than an interval and a gather. Only a session that waits
+//! for its commit (an *urgent* segment) does not wait for the interval.
+//!
+//! Keeps R9 and R15 (through [`TableQueue`]) and R11. A session hears of its segments in their
+//! order. One commit at a time; what it commits is decided on the table itself, so that two
+//! coordinators of one table are as safe as one.
+//!
+//! Time: `now_ms` never goes back, and processes that agree on it agree on the intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use uuid::Uuid;
 
+pub use super::queue::Offer;
+use super::queue::{TableQueue, Waiting};
 use super::segment::Segment;
+use crate::commit::outcome::SegmentOutcome;
+use crate::commit::validate::RejectReason;
+use crate::error::SinkError;
+use crate::limits::HELD_BYTES_MAX;
+use crate::rules::{Rule, enforced};
 
-/// Ended sessions that a queue remembers. They are forgotten oldest first (ids are ordered by
-/// time); what comes of one even later is refused by the table's own offsets.
-const DEAD_MAX: usize = 1_024;
+/// How long a table waits for the other sessions' segments of the same interval: at least this, if
+/// the interval is four times as long.
+const GATHER_MIN_MS: u64 = 1_000;
+/// Long intervals may gather longer, up to this part of them.
+const GATHER_PART: u64 = 30;
+/// Pauses between attempts on a table that refuses commits.
+const BLOCKED_PAUSE_MS: (u64, u64) = (1_000, 60_000);
 
-/// What became of a segment that was offered.
+/// What a coordinator has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
-    /// It will be in a batch.
-    Accepted,
-    /// It came before, or it has its outcome already.
-    Duplicate,
-    /// Segments before it are missing; it waits for them.
-    Held,
-    /// Its session was rejected; it will never be committed.
-    Dead,
+pub struct CoordinatorSettings {
+    /// Milliseconds between two commits of the table.
+    pub interval_ms: u64,
+    /// How long the table may refuse commits before the sessions fail.
+    pub block_max_ms: u64,
+    /// Bytes of waiting segments beyond which no more are taken.
+    pub held_bytes_max: usize,
 }
 
-/// The segments of one table that wait for a commit.
+impl CoordinatorSettings {
+    /// Returns the settings for a commit interval, with everything else as usual.
+    pub fn with_interval(interval_ms: u64) -> Self {
+        CoordinatorSettings {
+            interval_ms: interval_ms.max(1),
+            block_max_ms: 900_000,
+            held_bytes_max: HELD_BYTES_MAX,
+        }
+    }
+
+    fn round(&self, now_ms: u64) -> u64 {
+        now_ms / self.interval_ms.max(1)
+    }
+
+    fn gather_ms(&self) -> u64 {
+        (self.interval_ms / 4).min(GATHER_MIN_MS.max(self.interval_ms / GATHER_PART))
+    }
+}
+
+/// What became of a segment.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The table has its rows.
+    Durable {
+        /// The snapshot that brought them; `None` when the table had them before.
+        snapshot_id: Option<i64>,
+    },
+    /// It can never be committed; its session is dead.
+    Rejected(RejectReason),
+    /// It waited too long (R11); its session is dead.
+    Expired,
+    /// The offsets were reset after its session began.
+    Fenced {
+        /// The table's writer epoch.
+        epoch: u64,
+    },
+    /// The table refused commits for too long.
+    Failed(SinkError),
+}
+
+impl Verdict {
+    /// Tells whether the table has the segment's rows.
+    pub fn is_durable(&self) -> bool {
+        matches!(self, Verdict::Durable { .. })
+    }
+}
+
+/// A verdict and whom it is for.
+#[derive(Debug)]
+pub struct Told {
+    /// The session that sealed the segment.
+    pub session: Uuid,
+    /// The segment's number.
+    pub seq: u64,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// What a coordinator wants.
+#[derive(Debug)]
+pub enum Next {
+    /// Nothing before this time or the next input; `None` means that only an input matters.
+    Wait {
+        /// When to ask again.
+        until_ms: Option<u64>,
+    },
+    /// Commit these segments and [`settle`](TableCoordinator::settle) them.
+    Commit(Vec<Segment>),
+    /// Tell the sessions, and ask again.
+    Tell(Vec<Told>),
+}
+
 #[derive(Debug, Default)]
-pub struct TableQueue {
-    expected: BTreeMap<Uuid, u64>,
-    dead: BTreeSet<Uuid>,
-    held: BTreeMap<(Uuid, u64), Segment>,
-    ready: Vec<Segment>,
+enum Flight {
+    #[default]
+    None,
+    /// A commit runs.
+    Committing {
+        since_ms: u64,
+        pause_ms: u64,
+        /// Somebody else coordinates the table by now: what is blocked is theirs to try again.
+        abandoned: bool,
+    },
+    /// The table refused; the same segments are tried again.
+    Blocked {
+        segments: Vec<Segment>,
+        since_ms: u64,
+        pause_ms: u64,
+        until_ms: u64,
+    },
 }
 
-impl TableQueue {
-    /// Takes a segment in, if its session lives and its turn may come.
-    pub fn offer(&mut self, segment: Segment) -> Offer {
-        if self.dead.contains(&segment.session) {
-            return Offer::Dead;
+/// Coordinates the commits of one table and branch.
+#[derive(Debug)]
+pub struct TableCoordinator {
+    settings: CoordinatorSettings,
+    queue: TableQueue,
+    flight: Flight,
+    /// When the segments that are with the commit, or blocked, are too old, and their bytes.
+    away: BTreeMap<(Uuid, u64), (u64, usize)>,
+    /// The interval in which the first row came of each announced segment that was not offered yet.
+    open: BTreeMap<(Uuid, u64), u64>,
+    /// The interval of the last offer of each session that announces nothing.
+    offered: BTreeMap<Uuid, u64>,
+    announcing: BTreeSet<Uuid>,
+    /// Since when a segment is ready.
+    ready_since_ms: Option<u64>,
+    /// The interval of the last commit that was not urgent.
+    last_round: Option<u64>,
+}
+
+impl TableCoordinator {
+    /// Creates the coordinator of a table that nobody has offered anything for.
+    pub fn new(settings: CoordinatorSettings) -> Self {
+        TableCoordinator {
+            settings,
+            queue: TableQueue::default(),
+            flight: Flight::None,
+            away: BTreeMap::new(),
+            open: BTreeMap::new(),
+            offered: BTreeMap::new(),
+            announcing: BTreeSet::new(),
+            ready_since_ms: None,
+            last_round: None,
         }
-        let sequence = segment.seq;
-        let expected = match self.expected.get(&segment.session) {
-            Some(expected) => (*expected).max(segment.first_unacked),
-            None => segment.first_unacked,
+    }
+
+    /// `session` holds rows of its segment `sequence` since `now_ms`: the commit of that interval
+    /// waits for them.
+    pub fn opened(&mut self, session: Uuid, sequence: u64, now_ms: u64) {
+        let round = self.settings.round(now_ms);
+        self.announcing.insert(session);
+        self.offered.remove(&session);
+        self.open.entry((session, sequence)).or_insert(round);
+    }
+
+    /// The announced segment `sequence` of `session` was sealed and went to another coordinator.
+    pub fn handed_over(&mut self, session: Uuid, sequence: u64) {
+        self.open.remove(&(session, sequence));
+    }
+
+    /// Tells what an offer of the segment `seq` of `session` would come to, if that is known without
+    /// looking at its files.
+    pub fn known(&mut self, session: Uuid, seq: u64, urgent: bool) -> Option<Offer> {
+        if self.queue.is_dead(session) {
+            return Some(Offer::Dead);
+        }
+        if let Some(waiting) = self.queue.get_mut(session, seq) {
+            waiting.urgent |= urgent;
+            return Some(Offer::Duplicate);
+        }
+        if self.away.contains_key(&(session, seq)) {
+            return Some(Offer::Duplicate);
+        }
+        self.queue.is_done(session, seq).then_some(Offer::Done)
+    }
+
+    /// Takes in a segment that may wait for `expires_in_ms`. An `urgent` one does not wait for the
+    /// interval.
+    pub fn offer(
+        &mut self,
+        segment: Segment,
+        urgent: bool,
+        expires_in_ms: u64,
+        now_ms: u64,
+    ) -> Offer {
+        let (session, seq) = (segment.session, segment.seq);
+        self.open.remove(&(session, seq));
+        if let Some(known) = self.known(session, seq, urgent) {
+            return known;
+        }
+        let bytes = segment.memory_bytes();
+        if self.held_bytes().saturating_add(bytes) > self.settings.held_bytes_max {
+            return Offer::Full;
+        }
+        if !self.announcing.contains(&session) {
+            self.offered.insert(session, self.settings.round(now_ms));
+        }
+        let was_ready = self.queue.is_ready();
+        let offer = self.queue.offer(Waiting {
+            segment,
+            urgent,
+            expires_at_ms: now_ms.saturating_add(expires_in_ms),
+            bytes,
+        });
+        if !was_ready && self.queue.is_ready() {
+            self.ready_since_ms = Some(now_ms);
+        }
+        offer
+    }
+
+    /// `session` waits for its commits: what it has here is urgent.
+    pub fn drain(&mut self, session: Uuid) {
+        let own = self.queue.iter_mut();
+        own.filter(|waiting| waiting.segment.session == session)
+            .for_each(|waiting| waiting.urgent = true);
+    }
+
+    /// Forgets `session` and what it still had waiting; returns how many segments that were. A
+    /// commit in flight may still succeed; the table's state tells later.
+    pub fn leave(&mut self, session: Uuid) -> usize {
+        self.open.retain(|(opened_by, _), _| *opened_by != session);
+        self.announcing.remove(&session);
+        self.offered.remove(&session);
+        self.queue.end_session(session).len()
+    }
+
+    /// Somebody else coordinates the table from now on: forgets what waits, and returns how many
+    /// segments that were. A commit in flight goes on.
+    pub fn step_down(&mut self) -> usize {
+        let mut blocked = 0;
+        match &mut self.flight {
+            Flight::None => {}
+            Flight::Committing { abandoned, .. } => *abandoned = true,
+            Flight::Blocked { segments, .. } => {
+                blocked = segments.len();
+                self.away.clear();
+                self.flight = Flight::None;
+            }
+        }
+        self.offered.clear();
+        self.last_round = None;
+        blocked + self.queue.clear()
+    }
+
+    /// Returns about how many bytes the segments take that are here.
+    pub fn held_bytes(&self) -> usize {
+        self.queue.bytes() + self.away.values().map(|(_, bytes)| bytes).sum::<usize>()
+    }
+
+    /// Tells whether nothing is here: neither a segment that waits nor a commit.
+    pub fn is_idle(&self) -> bool {
+        !self.queue.is_ready() && matches!(self.flight, Flight::None)
+    }
+
+    /// Says what to do at `now_ms`.
+    pub fn poll(&mut self, now_ms: u64) -> Next {
+        if matches!(self.flight, Flight::Committing { .. }) {
+            return Next::Wait { until_ms: None };
+        }
+        let expired = self.expire(now_ms);
+        if !expired.is_empty() {
+            return Next::Tell(expired);
+        }
+        if let Flight::Blocked { until_ms, .. } = &self.flight {
+            let until_ms = *until_ms;
+            if now_ms >= until_ms {
+                return self.retry();
+            }
+            return self.wait(Some(until_ms));
+        }
+        match self.due_ms(now_ms) {
+            Some(due_ms) if due_ms <= now_ms => self.commit(now_ms),
+            due_ms => self.wait(due_ms),
+        }
+    }
+
+    fn wait(&mut self, until_ms: Option<u64>) -> Next {
+        let waiting = self.queue.iter_mut().map(|waiting| waiting.expires_at_ms);
+        let away = self.away.values().map(|(expires_at_ms, _)| *expires_at_ms);
+        let expiry = waiting.chain(away).min();
+        Next::Wait {
+            until_ms: until_ms.into_iter().chain(expiry).min(),
+        }
+    }
+
+    /// Returns when the ready segments are to be committed.
+    fn due_ms(&self, now_ms: u64) -> Option<u64> {
+        let ready_since_ms = self.ready_since_ms.filter(|_| self.queue.is_ready())?;
+        if self.queue.ready().iter().any(|waiting| waiting.urgent) {
+            return Some(now_ms);
+        }
+        let interval_ms = self.settings.interval_ms.max(1);
+        let round = self.settings.round(now_ms);
+        let begin_ms = round.saturating_mul(interval_ms);
+        if self.last_round == Some(round) {
+            return Some(begin_ms.saturating_add(interval_ms));
+        }
+        if !self.awaits(round) {
+            return Some(now_ms);
+        }
+        Some(
+            begin_ms
+                .max(ready_since_ms)
+                .saturating_add(self.settings.gather_ms()),
+        )
+    }
+
+    /// Tells whether a session still owes a segment to the commit of interval `round`: it announced
+    /// rows of an earlier interval, or it offered a segment in the interval before.
+    fn awaits(&self, round: u64) -> bool {
+        let before = round.saturating_sub(1);
+        self.open.values().any(|opened| *opened < round)
+            || (round > 0 && self.offered.values().any(|offered| *offered == before))
+    }
+
+    fn commit(&mut self, now_ms: u64) -> Next {
+        let batch = self.queue.take_batch();
+        self.ready_since_ms = None;
+        if !batch.iter().any(|waiting| waiting.urgent) {
+            self.last_round = Some(self.settings.round(now_ms));
+        }
+        let round = self.settings.round(now_ms);
+        self.offered.retain(|_, offered| *offered + 1 >= round);
+        self.flight = Flight::Committing {
+            since_ms: now_ms,
+            pause_ms: BLOCKED_PAUSE_MS.0,
+            abandoned: false,
         };
-        self.expected.insert(segment.session, expected);
-        if sequence < expected {
-            return Offer::Duplicate;
+        let mut segments = Vec::with_capacity(batch.len());
+        for waiting in batch {
+            let key = (waiting.segment.session, waiting.segment.seq);
+            self.away
+                .insert(key, (waiting.expires_at_ms, waiting.bytes));
+            segments.push(waiting.segment);
         }
-        let session = segment.session;
-        let earlier = self.held.insert((session, sequence), segment);
-        self.release(session);
-        match earlier {
-            Some(_) => Offer::Duplicate,
-            None if self.held.contains_key(&(session, sequence)) => Offer::Held,
-            None => Offer::Accepted,
-        }
+        Next::Commit(segments)
     }
 
-    /// Returns the segments that may be committed now, sessions in the order of arrival and the
-    /// segments of a session in the order of their numbers, and forgets them.
-    pub fn take_batch(&mut self) -> Vec<Segment> {
-        std::mem::take(&mut self.ready)
-    }
-
-    /// Tells whether a batch is ready.
-    pub fn is_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
-    /// Tells whether `session` was ended: none of its segments may be committed any more (R15).
-    pub fn is_dead(&self, session: Uuid) -> bool {
-        self.dead.contains(&session)
-    }
-
-    /// Ends a session, after a rejection or because its task is gone: returns what it still had here.
-    pub fn end_session(&mut self, session: Uuid) -> Vec<Segment> {
-        self.dead.insert(session);
-        if self.dead.len() > DEAD_MAX {
-            self.dead.pop_first();
-        }
-        self.expected.remove(&session);
-        let (mut dropped, kept): (Vec<Segment>, Vec<Segment>) = std::mem::take(&mut self.ready)
+    /// Tries the blocked segments again, but for those of sessions that ended meanwhile: were they
+    /// committed after a rejected one of their session, the table would have a hole (R15).
+    fn retry(&mut self) -> Next {
+        let Flight::Blocked {
+            segments,
+            since_ms,
+            pause_ms,
+            ..
+        } = std::mem::take(&mut self.flight)
+        else {
+            return Next::Wait { until_ms: None };
+        };
+        let (dead, living): (Vec<Segment>, Vec<Segment>) = segments
             .into_iter()
-            .partition(|segment| segment.session == session);
-        self.ready = kept;
-        let mut rest = self.held.split_off(&(session, 0));
-        let later = rest.split_off(&(session, u64::MAX));
-        dropped.extend(rest.into_values());
-        self.held.extend(later);
-        dropped
+            .partition(|segment| self.queue.is_dead(segment.session));
+        let flight = match living.is_empty() {
+            true => Flight::None,
+            false => Flight::Committing {
+                since_ms,
+                pause_ms,
+                abandoned: false,
+            },
+        };
+        if dead.is_empty() {
+            self.flight = flight;
+            return Next::Commit(living);
+        }
+        let rejected = dead.iter().map(|segment| {
+            self.away.remove(&(segment.session, segment.seq));
+            told(segment, Verdict::Rejected(RejectReason::SessionRejected))
+        });
+        let rejected = rejected.collect();
+        if !living.is_empty() {
+            // Asked again, the living ones are due at once.
+            self.flight = Flight::Blocked {
+                segments: living,
+                since_ms,
+                pause_ms,
+                until_ms: 0,
+            };
+        }
+        Next::Tell(rejected)
     }
 
-    /// Moves what is next in turn from `held` to `ready`.
-    fn release(&mut self, session: Uuid) {
-        let Some(expected) = self.expected.get_mut(&session) else {
-            return;
+    /// Takes the outcomes of a commit in, by the indexes of its segments, and returns what the
+    /// sessions have to hear, each in the order of its segments.
+    pub fn settle(
+        &mut self,
+        batch: &[Segment],
+        outcomes: Vec<(usize, SegmentOutcome)>,
+        now_ms: u64,
+    ) -> Vec<Told> {
+        let (since_ms, pause_ms, abandoned) = match std::mem::take(&mut self.flight) {
+            Flight::Committing {
+                since_ms,
+                pause_ms,
+                abandoned,
+            } => (since_ms, pause_ms, abandoned),
+            _ => (now_ms, BLOCKED_PAUSE_MS.0, false),
         };
-        while let Some(segment) = self.held.remove(&(session, *expected)) {
-            *expected += 1;
-            self.ready.push(segment);
+        let mut news = Vec::new();
+        let mut blocked: Vec<Segment> = Vec::new();
+        let mut reason = None;
+        for (index, outcome) in outcomes {
+            let Some(segment) = batch.get(index) else {
+                continue;
+            };
+            let session = segment.session;
+            let behind = blocked.iter().any(|earlier| earlier.session == session);
+            match outcome {
+                SegmentOutcome::Blocked(error) => {
+                    reason.get_or_insert(error);
+                    blocked.push(segment.clone());
+                }
+                // A session hears of its segments in their order; this one is asked for again.
+                outcome if behind && outcome.is_done() => blocked.push(segment.clone()),
+                outcome => news.extend(self.decided(segment, outcome)),
+            }
         }
+        let Some(reason) = reason.filter(|_| !abandoned) else {
+            self.away.clear();
+            return news;
+        };
+        let kept: BTreeSet<(Uuid, u64)> = blocked.iter().map(|s| (s.session, s.seq)).collect();
+        self.away.retain(|key, _| kept.contains(key));
+        if now_ms.saturating_sub(since_ms) >= self.settings.block_max_ms {
+            news.extend(self.give_up(&blocked, now_ms.saturating_sub(since_ms), &reason));
+            return news;
+        }
+        self.flight = Flight::Blocked {
+            segments: blocked,
+            since_ms,
+            pause_ms: pause_ms.saturating_mul(2).min(BLOCKED_PAUSE_MS.1),
+            until_ms: now_ms.saturating_add(pause_ms),
+        };
+        news
+    }
+
+    fn decided(&mut self, segment: &Segment, outcome: SegmentOutcome) -> Option<Told> {
+        let verdict = match outcome {
+            SegmentOutcome::Durable { snapshot_id } => Verdict::Durable {
+                snapshot_id: Some(snapshot_id),
+            },
+            SegmentOutcome::Covered => Verdict::Durable { snapshot_id: None },
+            SegmentOutcome::Rejected(reason) => Verdict::Rejected(reason),
+            SegmentOutcome::Fenced { epoch } => Verdict::Fenced { epoch },
+            SegmentOutcome::Blocked(_) => return None,
+        };
+        if !verdict.is_durable() {
+            self.end(segment.session);
+        }
+        Some(told(segment, verdict))
+    }
+
+    /// Ends `session`, which starts over under another id once it has heard why.
+    fn end(&mut self, session: Uuid) {
+        self.offered.remove(&session);
+        self.queue.end_session(session);
+    }
+
+    /// Fails the sessions of `blocked`. Their later segments must not pass these.
+    fn give_up(
+        &mut self,
+        blocked: &[Segment],
+        elapsed_ms: u64,
+        reason: &Arc<SinkError>,
+    ) -> Vec<Told> {
+        self.away.clear();
+        let minutes = elapsed_ms / 60_000;
+        let fail = |segment: &Segment| {
+            self.end(segment.session);
+            let message = format!(
+                "the table refused commits for {minutes} minutes: {}",
+                reason.report()
+            );
+            let error = SinkError::fatal("TABLE_BLOCKED", message).with("table", &segment.table);
+            told(segment, Verdict::Failed(error))
+        };
+        blocked.iter().map(fail).collect()
+    }
+
+    /// Ends the sessions of segments that waited too long: their files may be taken for orphans
+    /// one day, so that a commit must never name them after that (R11).
+    fn expire(&mut self, now_ms: u64) -> Vec<Told> {
+        if !enforced(Rule::Expiry) {
+            return Vec::new();
+        }
+        let waiting = self.queue.iter_mut();
+        let waiting = waiting.filter(|waiting| waiting.expires_at_ms <= now_ms);
+        let mut expired: Vec<(Uuid, u64)> = waiting
+            .map(|waiting| (waiting.segment.session, waiting.segment.seq))
+            .collect();
+        let away = self.away.iter().filter(|(_, (at_ms, _))| *at_ms <= now_ms);
+        expired.extend(away.map(|(key, _)| *key));
+        expired.sort_unstable();
+        let mut news = Vec::new();
+        for (session, seq) in expired {
+            if let Flight::Blocked { segments, .. } = &mut self.flight {
+                segments.retain(|segment| (segment.session, segment.seq) != (session, seq));
+                if segments.is_empty() {
+                    self.flight = Flight::None;
+                }
+            }
+            self.away.remove(&(session, seq));
+            self.end(session);
+            news.push(Told {
+                session,
+                seq,
+                verdict: Verdict::Expired,
+            });
+        }
+        news
+    }
+}
+
+fn told(segment: &Segment, verdict: Verdict) -> Told {
+    Told {
+        session: segment.session,
+        seq: segment.seq,
+        verdict,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use iceberg::TableIdent;
-
-    use super::*;
-
-    fn segment(session: u128, seq: u64, first_unacked: u64) -> Segment {
-        Segment {
-            session: Uuid::from_u128(session),
-            seq,
-            first_unacked,
-            epoch: 0,
-            table: TableIdent::from_strs(["db", "t"]).expect("a name"),
-            table_uuid: Uuid::nil(),
-            branch: "main".to_owned(),
-            ranges: Vec::new(),
-            watermarks: BTreeMap::new(),
-            topic_ids: BTreeMap::new(),
-            manifests: Vec::new(),
-            rows: 0,
-            bytes: 0,
-        }
-    }
-
-    fn batch(queue: &mut TableQueue) -> Vec<(u128, u64)> {
-        let batch = queue.take_batch();
-        batch
-            .iter()
-            .map(|segment| (segment.session.as_u128(), segment.seq))
-            .collect()
-    }
-
-    #[test]
-    fn segments_of_a_session_leave_in_the_order_of_their_numbers() {
-        let mut queue = TableQueue::default();
-        assert_eq!(queue.offer(segment(1, 1, 0)), Offer::Held);
-        assert!(!queue.is_ready());
-        assert_eq!(queue.offer(segment(2, 0, 0)), Offer::Accepted);
-        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Accepted);
-        assert_eq!(batch(&mut queue), vec![(2, 0), (1, 0), (1, 1)]);
-        assert_eq!(batch(&mut queue), vec![]);
-    }
-
-    #[test]
-    fn a_segment_is_taken_once() {
-        let mut queue = TableQueue::default();
-        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Accepted);
-        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Duplicate);
-        assert_eq!(queue.offer(segment(1, 2, 0)), Offer::Held);
-        assert_eq!(queue.offer(segment(1, 2, 0)), Offer::Duplicate);
-        assert_eq!(batch(&mut queue), vec![(1, 0)]);
-        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Duplicate);
-    }
-
-    #[test]
-    fn a_new_coordinator_begins_at_the_first_number_without_outcome() {
-        let mut queue = TableQueue::default();
-        assert_eq!(queue.offer(segment(1, 5, 4)), Offer::Held);
-        assert_eq!(queue.offer(segment(1, 4, 4)), Offer::Accepted);
-        assert_eq!(batch(&mut queue), vec![(1, 4), (1, 5)]);
-    }
-
-    #[test]
-    fn an_ended_session_gives_nothing_more() {
-        let mut queue = TableQueue::default();
-        assert_eq!(queue.offer(segment(1, 0, 0)), Offer::Accepted);
-        assert_eq!(queue.offer(segment(1, 2, 0)), Offer::Held);
-        assert_eq!(queue.offer(segment(0, 1, 0)), Offer::Held);
-        assert_eq!(queue.offer(segment(2, 1, 0)), Offer::Held);
-        let dropped = queue.end_session(Uuid::from_u128(1));
-        assert_eq!(
-            dropped
-                .iter()
-                .map(|segment| segment.seq)
-                .collect::<Vec<_>>(),
-            vec![0, 2]
-        );
-        assert_eq!(queue.offer(segment(1, 1, 1)), Offer::Dead);
-        assert!(queue.is_dead(Uuid::from_u128(1)) && !queue.is_dead(Uuid::from_u128(2)));
-        assert_eq!(queue.offer(segment(0, 0, 0)), Offer::Accepted);
-        assert_eq!(queue.offer(segment(2, 0, 0)), Offer::Accepted);
-        assert_eq!(batch(&mut queue), vec![(0, 0), (0, 1), (2, 0), (2, 1)]);
-    }
-}
+#[path = "coordinator_tests.rs"]
+mod tests;

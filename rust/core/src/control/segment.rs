@@ -65,6 +65,19 @@ impl Segment {
             .any(|manifest| manifest.counts.equality_delete_files > 0)
     }
 
+    /// Returns about how many bytes the segment takes in memory: it is what waits, not its files.
+    pub fn memory_bytes(&self) -> usize {
+        let manifests = self.manifests.iter().map(|sealed| {
+            let fields = sealed.manifest.partitions.iter().flatten();
+            let bounds: usize = fields
+                .flat_map(|field| [&field.lower_bound, &field.upper_bound])
+                .map(|bound| 64 + bound.as_ref().map_or(0, |bytes| bytes.len()))
+                .sum();
+            512 + sealed.manifest.manifest_path.len() + 16 * sealed.partitions.len() + bounds
+        });
+        512 + 96 * self.ranges.len() + 96 * self.watermarks.len() + manifests.sum::<usize>()
+    }
+
     /// Tells whether ranges and manifests fit together: rows have offsets and offsets have files.
     pub fn is_consistent(&self) -> bool {
         let has_rows = self.ranges_with_rows().next().is_some();

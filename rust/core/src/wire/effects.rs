@@ -2,7 +2,7 @@
 //!
 //! Rust never calls Java; it asks. Java acts on the effects in this order: log lines, rejected
 //! records (reported, and their reports awaited), durable offsets, rewinds, timeout, pause or
-//! resume, commit request; last, it throws the error.
+//! resume, commit request, messages; last, it throws the error.
 
 use super::write::Writer;
 use crate::error::{ErrorKind, SinkError};
@@ -99,6 +99,8 @@ pub struct Effects {
     pub log: Vec<(LogLevel, String)>,
     /// Log lines that were dropped since the last answer because the ring was full.
     pub log_dropped: u64,
+    /// Values of records to produce to the control topic, in this order. Only a channel has any.
+    pub messages: Vec<Vec<u8>>,
     /// An error to throw once the rest is done.
     pub error: Option<ParkedError>,
 }
@@ -141,6 +143,11 @@ impl Effects {
             writer.text(line);
         }
         writer.u64(self.log_dropped);
+        writer.length(self.messages.len());
+        for message in &self.messages {
+            writer.length(message.len());
+            writer.bytes.extend_from_slice(message);
+        }
         writer.bytes
     }
 }

@@ -33,13 +33,35 @@ pub enum Request {
     Epoch,
     /// The ids of source topics, as Kafka tells them now.
     TopicIds(Vec<(Arc<str>, Uuid)>),
+    /// What the control topic brought, and who leads. Only a channel's handle takes it.
+    Channel {
+        /// Whether this process has control partition 0, so that it commits for all.
+        leader: bool,
+        /// The wall clock of the process, in milliseconds.
+        now_ms: u64,
+        /// What was read since the last request, in the order of the topic.
+        records: Vec<ChannelRecord>,
+    },
 }
 
-/// Returns the smallest size of a partition on the wire.
+/// One record of the control topic, whoever wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelRecord {
+    /// Its offset in the control partition.
+    pub offset: i64,
+    /// How long ago the broker took it, in milliseconds by the broker's clock; 0 when unknown.
+    pub age_ms: u64,
+    /// Its value; a longer one is cut a little above the longest message.
+    pub value: Vec<u8>,
+}
+
+/// The smallest size of a partition on the wire.
 const PARTITION_BYTES_MIN: usize = 8;
 
 /// Returns the smallest size of a topic and its id on the wire.
 const TOPIC_ID_BYTES_MIN: usize = 20;
+/// The smallest size of a record of the control topic on the wire.
+const RECORD_BYTES_MIN: usize = 20;
 
 impl Request {
     /// Decodes the bytes that Java's `Requests` writes.
@@ -75,6 +97,7 @@ impl Request {
                 let topic = |_| topic_id(&mut reader);
                 Request::TopicIds((0..count).map(topic).collect::<Result<_>>()?)
             }
+            7 => channel(&mut reader)?,
             _ => return Err(reader.corrupt("request kind is unknown")),
         };
         reader.finish()?;
@@ -98,6 +121,28 @@ fn altered(reader: &mut Reader<'_>) -> Result<(TopicPartition, Option<i64>)> {
         1 => Ok((partition, Some(offset))),
         _ => Err(reader.corrupt("presence is neither 0 nor 1")),
     }
+}
+fn channel(reader: &mut Reader<'_>) -> Result<Request> {
+    let leader = match reader.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(reader.corrupt("leader is neither 0 nor 1")),
+    };
+    // Neither a clock before 1970 nor a record from the future means anything.
+    let now_ms = u64::try_from(reader.i64()?).unwrap_or(0);
+    let count = reader.count(RECORD_BYTES_MIN)?;
+    let record = |_| {
+        Ok(ChannelRecord {
+            offset: reader.i64()?,
+            age_ms: u64::try_from(reader.i64()?).unwrap_or(0),
+            value: reader.bytes()?.to_vec(),
+        })
+    };
+    Ok(Request::Channel {
+        leader,
+        now_ms,
+        records: (0..count).map(record).collect::<Result<_>>()?,
+    })
 }
 
 fn partitions(reader: &mut Reader<'_>) -> Result<Vec<TopicPartition>> {

@@ -554,6 +554,7 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::AlterOffsets(_) => (8, None),
         Request::Epoch => (9, None),
         Request::TopicIds(_) => (10, None),
+        Request::Channel { .. } => (7, None),
     };
     writer.u8(kind);
     let partition = |writer: &mut Writer, partition: &TopicPartition| {
@@ -584,6 +585,22 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
             partition(&mut writer, tp);
             writer.u8(u8::from(offset.is_some()));
             writer.i64(offset.unwrap_or(0));
+        }
+    }
+    if let Request::Channel {
+        leader,
+        now_ms,
+        records,
+    } = request
+    {
+        writer.u8(u8::from(*leader));
+        writer.i64(now_ms.cast_signed());
+        writer.length(records.len());
+        for record in records {
+            writer.i64(record.offset);
+            writer.i64(record.age_ms.cast_signed());
+            writer.length(record.value.len());
+            writer.bytes.extend_from_slice(&record.value);
         }
     }
     writer.bytes
@@ -647,6 +664,9 @@ pub fn decode_effects(bytes: &[u8]) -> Result<Effects> {
         decoded.log.push((level, reader.text()?.to_owned()));
     }
     decoded.log_dropped = reader.i64()?.cast_unsigned();
+    for _ in 0..reader.count(4)? {
+        decoded.messages.push(reader.bytes()?.to_vec());
+    }
     reader.finish()?;
     Ok(decoded)
 }

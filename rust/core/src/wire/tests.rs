@@ -258,6 +258,7 @@ fn schemas_have_limits() {
     assert_eq!(parsed.logical(), None);
 }
 
+// Injection: 33
 #[test]
 fn values_nest_only_so_deep() {
     let nested = |levels| (1..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
@@ -309,12 +310,52 @@ fn requests_read_back() {
         Request::AlterOffsets(vec![]),
         Request::Epoch,
         Request::TopicIds(vec![("t".into(), uuid::Uuid::from_u128(7))]),
+        Request::Channel {
+            leader: true,
+            now_ms: 1_700_000_000_000,
+            records: vec![],
+        },
+        Request::Channel {
+            leader: false,
+            now_ms: 0,
+            records: vec![
+                ChannelRecord {
+                    offset: 7,
+                    age_ms: 0,
+                    value: vec![0, 255],
+                },
+                ChannelRecord {
+                    offset: i64::MAX,
+                    age_ms: 3_600_000,
+                    value: vec![],
+                },
+            ],
+        },
     ] {
         let bytes = testing::encode_request(&request);
         assert_eq!(Request::decode(&bytes).expect("valid"), request);
     }
     assert_eq!(
-        Request::decode(&[1, 7]).expect_err("kind").code(),
+        Request::decode(&[1, 99]).expect_err("kind").code(),
+        "WIRE_CORRUPT"
+    );
+    // A clock before 1970 and a record from the future are 0.
+    let mut odd = vec![1, 7, 0];
+    odd.extend((-5_i64).to_le_bytes());
+    odd.extend(1_u32.to_le_bytes());
+    odd.extend(3_i64.to_le_bytes());
+    odd.extend((-9_i64).to_le_bytes());
+    odd.extend(0_u32.to_le_bytes());
+    let Request::Channel {
+        now_ms, records, ..
+    } = Request::decode(&odd).expect("valid")
+    else {
+        panic!("not a channel's request");
+    };
+    assert_eq!((now_ms, records[0].age_ms, records[0].offset), (0, 0, 3));
+    odd[2] = 2;
+    assert_eq!(
+        Request::decode(&odd).expect_err("leader").code(),
         "WIRE_CORRUPT"
     );
     assert_eq!(
@@ -342,6 +383,7 @@ fn effects_and_validation_read_back() {
         }],
         log: vec![(LogLevel::Warn, "slow".into())],
         log_dropped: 2,
+        messages: vec![b"{}".to_vec(), vec![]],
         error: Some((&error).into()),
     };
     assert_eq!(

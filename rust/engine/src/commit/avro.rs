@@ -1,7 +1,9 @@
-//! Adds entries to the metadata in the header of an Avro file.
+//! Adds entries to the metadata in the header of an Avro file, and reads them back.
 //!
 //! `iceberg`'s manifest writer takes none, and a manifest shall say which session wrote it. The
 //! header of an Avro container file is: the four bytes `Obj\x01`, a map of bytes, a sync marker.
+
+use std::collections::BTreeMap;
 
 use frazil_core::{Result, SinkError};
 
@@ -31,6 +33,37 @@ pub(super) fn with_metadata(file: &[u8], entries: &[(&str, String)]) -> Result<V
     }
     out.extend_from_slice(rest);
     Ok(out)
+}
+
+/// Returns the entries of the header of `file` that are text; `None` when it has no such header.
+pub(super) fn metadata(file: &[u8]) -> Option<BTreeMap<String, String>> {
+    let mut rest = file.strip_prefix(MAGIC)?;
+    let mut entries = BTreeMap::new();
+    loop {
+        let (mut count, after) = take_long(rest).ok()?;
+        rest = after;
+        if count == 0 {
+            return Some(entries);
+        }
+        if count < 0 {
+            count = count.checked_neg()?;
+            rest = take_long(rest).ok()?.1;
+        }
+        // Each round takes a byte at least, so a count that is too high ends with the bytes.
+        for _ in 0..count {
+            let (key, after) = take_bytes(rest)?;
+            let (value, after) = take_bytes(after)?;
+            rest = after;
+            if let (Ok(key), Ok(value)) = (std::str::from_utf8(key), std::str::from_utf8(value)) {
+                entries.insert(key.to_owned(), value.to_owned());
+            }
+        }
+    }
+}
+
+fn take_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = take_long(bytes).ok()?;
+    rest.split_at_checked(usize::try_from(length).ok()?)
 }
 
 fn malformed() -> SinkError {
@@ -82,6 +115,23 @@ mod tests {
                 made,
                 [MAGIC, b"\x04", b"\x02a\x04bc", b"\x02k\x02v\x00tail"].concat()
             );
+        }
+    }
+
+    #[test]
+    fn entries_are_read_back() {
+        for count in [&[0x02][..], &[0x01, 0x0a]] {
+            let file = [MAGIC, count, b"\x02k\x02v\x00", b"tail"].concat();
+            let made = with_metadata(&file, &[("a", "bc".into())]).unwrap();
+            let read = metadata(&made).unwrap();
+            assert_eq!(read.len(), 2);
+            assert_eq!((&*read["a"], &*read["k"]), ("bc", "v"));
+        }
+        let cut = [MAGIC, b"\x7f\x02k\x02v"].concat();
+        let long = [MAGIC, b"\x02\xfe\xff\xff\xff\x0fk"].concat();
+        let negative = [MAGIC, b"\x02\x01k\x02v\x00"].concat();
+        for file in [b"", &cut[..], &long, &negative] {
+            assert_eq!(metadata(file), None);
         }
     }
 

@@ -3,16 +3,26 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::{FileCounts, SealedManifest, partition_number};
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{
-    DataContentType, DataFile, FormatVersion, ManifestWriterBuilder, PartitionSpec, TableMetadata,
+    DataContentType, DataFile, FormatVersion, ManifestFile, ManifestWriterBuilder, PartitionSpec,
+    SchemaRef, TableMetadata,
 };
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{Scratch, avro, format_error};
 use crate::storage::TableStorage;
+
+/// Entries of a manifest's Avro metadata.
+pub(super) const TABLE_UUID: &str = "frazil.table-uuid";
+pub(super) const WID: &str = "frazil.wid";
+pub(super) const SESSION: &str = "frazil.session";
+pub(super) const SEQUENCE: &str = "frazil.seq";
+pub(super) const RANGES_DIGEST: &str = "frazil.ranges-sha256";
+pub(super) const RANGES: &str = "frazil.ranges";
 
 /// Who wrote a manifest; part of its name and of its metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +35,8 @@ pub struct ManifestIdentity {
     pub seq: u64,
     /// The manifest's number within the segment.
     pub index: u32,
+    /// The offsets of the segment, which its manifests vouch for.
+    pub ranges: Ranges,
 }
 
 /// Returns the directory of the table's metadata files, without a slash at its end.
@@ -35,28 +47,32 @@ pub fn metadata_location(metadata: &TableMetadata) -> String {
     }
 }
 
-/// Writes the manifest of `files`, all of them data files or all of them delete files, that belong
-/// to partition spec `spec_id`. Snapshot id and sequence numbers are left to the commit.
-pub async fn write_manifest(
-    storage: &TableStorage,
-    metadata: &TableMetadata,
-    spec_id: i32,
+/// A manifest in memory.
+pub(super) struct Built {
+    /// The entry for a manifest list, without path and length.
+    pub(super) manifest: ManifestFile,
+    pub(super) bytes: Vec<u8>,
+    pub(super) counts: FileCounts,
+    pub(super) partitions: BTreeSet<u64>,
+}
+
+/// Builds the manifest of `files`, all of them data files or all of them delete files, that belong
+/// to `spec`. Snapshot id and sequence numbers are left to the commit.
+pub(super) async fn build(
+    format_version: FormatVersion,
+    schema: SchemaRef,
+    spec: &PartitionSpec,
     files: Vec<DataFile>,
-    identity: &ManifestIdentity,
-) -> Result<SealedManifest> {
-    let spec = metadata.partition_spec_by_id(spec_id).ok_or_else(|| {
-        SinkError::internal("the table has no such partition spec").with("spec", spec_id)
-    })?;
+) -> Result<Built> {
     let (counts, partitions) = measure(spec, &files)?;
     let content = files.first().map(DataFile::content_type);
     let content =
         content.ok_or_else(|| SinkError::internal("a manifest needs at least one file"))?;
     let scratch = Scratch::new();
     let output = scratch.io.new_output(Scratch::PATH).map_err(format_error)?;
-    let schema = metadata.current_schema().clone();
-    let builder = ManifestWriterBuilder::new(output, None, schema, spec.as_ref().clone());
+    let builder = ManifestWriterBuilder::new(output, None, schema, spec.clone());
     let deletes = content != DataContentType::Data;
-    let mut writer = match (metadata.format_version(), deletes) {
+    let mut writer = match (format_version, deletes) {
         (FormatVersion::V1, _) => {
             return Err(SinkError::internal("a v1 table was to be written"));
         }
@@ -69,22 +85,38 @@ pub async fn write_manifest(
         // A negative number stands for "inherited from the snapshot".
         writer.add_file(file, -1).map_err(format_error)?;
     }
-    let mut manifest = writer.write_manifest_file().await.map_err(format_error)?;
+    let manifest = writer.write_manifest_file().await.map_err(format_error)?;
+    Ok(Built {
+        manifest,
+        bytes: scratch.bytes().await?,
+        counts,
+        partitions,
+    })
+}
+
+/// Writes the manifest of `files`, all of them data files or all of them delete files, that belong
+/// to partition spec `spec_id`.
+pub async fn write_manifest(
+    storage: &TableStorage,
+    metadata: &TableMetadata,
+    spec_id: i32,
+    files: Vec<DataFile>,
+    identity: &ManifestIdentity,
+) -> Result<SealedManifest> {
+    let spec = metadata.partition_spec_by_id(spec_id).ok_or_else(|| {
+        SinkError::internal("the table has no such partition spec").with("spec", spec_id)
+    })?;
+    let schema = metadata.current_schema().clone();
+    let built = build(metadata.format_version(), schema, spec, files).await?;
+    let bytes = avro::with_metadata(&built.bytes, &own_metadata(metadata, identity))?;
     let ManifestIdentity {
         wid,
         session,
         seq,
         index,
+        ..
     } = identity;
-    let bytes = avro::with_metadata(
-        &scratch.bytes().await?,
-        &[
-            ("frazil.table-uuid", metadata.uuid().to_string()),
-            ("frazil.wid", wid.clone()),
-            ("frazil.session", session.to_string()),
-            ("frazil.seq", seq.to_string()),
-        ],
-    )?;
+    let mut manifest = built.manifest;
     manifest.manifest_path = format!(
         "{}/frazil-{wid}-{session}-{seq}-{index}-m.avro",
         metadata_location(metadata)
@@ -96,10 +128,29 @@ pub async fn write_manifest(
         .await?;
     Ok(SealedManifest {
         manifest,
-        counts,
-        partitions,
+        counts: built.counts,
+        partitions: built.partitions,
         sha256,
     })
+}
+
+/// What a manifest says of the segment that it belongs to. The offsets stand in the first one when
+/// they are too long for a message.
+fn own_metadata(
+    metadata: &TableMetadata,
+    identity: &ManifestIdentity,
+) -> Vec<(&'static str, String)> {
+    let mut entries = vec![
+        (TABLE_UUID, metadata.uuid().to_string()),
+        (WID, identity.wid.clone()),
+        (SESSION, identity.session.to_string()),
+        (SEQUENCE, identity.seq.to_string()),
+        (RANGES_DIGEST, identity.ranges.digest()),
+    ];
+    if identity.index == 0 && !identity.ranges.fit() {
+        entries.push((RANGES, identity.ranges.to_text()));
+    }
+    entries
 }
 
 /// Sums up what the files add to a snapshot, and checks what `iceberg`'s writer would panic about.

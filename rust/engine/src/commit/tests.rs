@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use frazil_core::commit::outcome::SegmentOutcome;
 use frazil_core::commit::recover::{parent_of, state_of};
+use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::Segment;
 use frazil_core::offsets::{SourceRange, TopicPartition};
 use iceberg::spec::{
@@ -103,45 +104,41 @@ impl World {
         manifests: Vec<Vec<DataFile>>,
     ) -> Segment {
         let loaded = self.load().await;
-        let session = Uuid::from_u128(session);
-        let mut sealed = Vec::new();
-        for (index, files) in (0..).zip(manifests) {
-            let identity = ManifestIdentity {
-                wid: WID.into(),
-                session,
-                seq,
-                index,
-            };
-            let written = write_manifest(&loaded.storage, &loaded.metadata, 0, files, &identity);
-            sealed.push(written.await.unwrap());
-        }
-        Segment {
-            session,
+        let range = |(partition, start, end): &(i32, i64, i64)| SourceRange {
+            partition: TopicPartition::new("t", *partition),
+            start: Some(*start),
+            end: *end,
+            lowest: Some(*start),
+            timestamp_max_ms: None,
+        };
+        let rows = ranges.iter().map(|(_, start, end)| (end - start) as u64);
+        let mut segment = Segment {
+            session: Uuid::from_u128(session),
             seq,
             first_unacked: seq,
             epoch: 0,
             table: self.ident.clone(),
             table_uuid: loaded.metadata.uuid(),
             branch: "main".into(),
-            ranges: ranges
-                .iter()
-                .map(|(partition, start, end)| SourceRange {
-                    partition: TopicPartition::new("t", *partition),
-                    start: Some(*start),
-                    end: *end,
-                    lowest: Some(*start),
-                    timestamp_max_ms: None,
-                })
-                .collect(),
+            ranges: ranges.iter().map(range).collect(),
             watermarks: BTreeMap::new(),
-            topic_ids: Default::default(),
-            rows: ranges
-                .iter()
-                .map(|(_, start, end)| (end - start) as u64)
-                .sum(),
+            topic_ids: BTreeMap::new(),
+            rows: rows.sum(),
             bytes: 100,
-            manifests: sealed,
+            manifests: Vec::new(),
+        };
+        for (index, files) in (0..).zip(manifests) {
+            let identity = ManifestIdentity {
+                wid: WID.into(),
+                session: segment.session,
+                seq,
+                index,
+                ranges: Ranges::of(&segment),
+            };
+            let written = write_manifest(&loaded.storage, &loaded.metadata, 0, files, &identity);
+            segment.manifests.push(written.await.unwrap());
         }
+        segment
     }
 
     async fn manifests(&self, branch: &str) -> Vec<ManifestFile> {

@@ -13,6 +13,7 @@ use frazil_core::{Result, SinkError};
 
 use super::Inner;
 use super::rows::AppendRows;
+use crate::failpoint;
 
 impl Inner {
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<Effects> {
@@ -48,6 +49,7 @@ impl Inner {
                 return Err(error);
             }
         }
+        failpoint::cut("session.after-append");
         for run in frame.runs() {
             let rows = run.first_row..run.first_row + run.rows;
             let newest_ms = rows.filter_map(|row| frame.timestamp(row)).max();

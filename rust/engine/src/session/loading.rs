@@ -14,6 +14,7 @@ use super::open::OpenTable;
 use super::table::{SessionContext, TableSlot};
 use crate::catalog::LoadedTable;
 use crate::commit::create::{evolve_schema, load_or_create};
+use crate::hub::After;
 
 impl TableSlot {
     /// Does whatever may fail for reasons outside the records: loads or creates the table, follows
@@ -72,7 +73,7 @@ impl TableSlot {
             loaded => loaded?,
         };
         self.note_loaded(context, machine, &loaded)?;
-        self.committed(Some(loaded));
+        self.committed(machine, After::Table(Box::new(loaded)));
         Ok(())
     }
 

@@ -33,7 +33,7 @@ impl Inner {
             .filter(|table| self.machine.may_seal(table.index()))
             .max_by_key(|table| table.open_bytes());
         match largest {
-            Some(table) => table.seal(&self.context, &mut self.machine),
+            Some(table) => table.seal(&self.context, &mut self.machine, false),
             // Commits are held up: the rows wait for theirs in the storage.
             None => self.shrink_to_budget(),
         }

@@ -1,6 +1,5 @@
 //! A loaded table with its open rows: in builders, in open files, in files that were closed early.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use frazil_core::Result;
@@ -8,7 +7,6 @@ use frazil_core::config::TableConfig;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::convert::{ConvertOptions, TableConverter};
-use iceberg::spec::TableMetadata;
 
 use super::sealing::ClosedFiles;
 use super::table::SessionContext;
@@ -60,14 +58,6 @@ impl OpenTable {
         self.rows = before.rows;
     }
 
-    /// Tells whether rows have to be written in another way to the table as it is now.
-    pub(super) fn differs_from(&self, now: &TableMetadata) -> bool {
-        let before = &self.loaded.metadata;
-        before.current_schema_id() != now.current_schema_id()
-            || before.default_partition_spec_id() != now.default_partition_spec_id()
-            || write_properties_differ(before, now)
-    }
-
     /// Memory, uploads included.
     pub(super) fn bytes(&self) -> u64 {
         let writer = self.writer.as_ref().map_or(0, TableWriter::bytes);
@@ -90,19 +80,6 @@ impl OpenTable {
         let writer = self.writer.as_ref().map_or(0, TableWriter::data_bytes);
         self.converter.bytes() as u64 + writer + closed
     }
-}
-
-/// The properties that the writer obeys; the state of writers is not among them.
-fn write_properties_differ(before: &TableMetadata, after: &TableMetadata) -> bool {
-    let relevant = |metadata: &TableMetadata| -> BTreeMap<String, String> {
-        metadata
-            .properties()
-            .iter()
-            .filter(|(key, _)| key.starts_with("write."))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
-    };
-    relevant(before) != relevant(after)
 }
 
 pub(super) fn writer_settings(

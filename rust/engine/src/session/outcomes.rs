@@ -37,8 +37,8 @@ impl Inner {
 
     fn seal_what_is_due(&mut self) -> Result<()> {
         for table in &mut self.tables {
-            if table.is_due(&self.hub, &self.machine) {
-                table.seal(&self.context, &mut self.machine)?;
+            if let Some(urgent) = table.due(&self.hub, &self.machine) {
+                table.seal(&self.context, &mut self.machine, urgent)?;
             }
         }
         self.relieve()
@@ -61,8 +61,9 @@ impl Inner {
             return Ok(());
         }
         for table in &mut self.tables {
+            table.drain(self.machine.session());
             if self.machine.may_seal(table.index())
-                && let Err(error) = table.seal(&self.context, &mut self.machine)
+                && let Err(error) = table.seal(&self.context, &mut self.machine, true)
             {
                 self.machine.failed_for_now(&error);
                 return match error.kind() {
@@ -111,19 +112,24 @@ impl Inner {
             return;
         };
         let verdict = match outcome.verdict {
-            hub::Verdict::Durable(loaded) => {
+            hub::Verdict::Durable(after) => {
                 if outcome.session == self.machine.session() {
-                    table.committed(loaded.map(|loaded| *loaded));
+                    table.committed(&mut self.machine, after);
                 }
                 Verdict::Durable
             }
             hub::Verdict::Rejected(reason) => Verdict::Rejected(reason),
+            hub::Verdict::Expired => Verdict::Expired,
+            hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },
             hub::Verdict::Failed(error) => Verdict::Failed(Arc::new(error)),
         };
-        let now_ms = self.context.now_ms();
+        let is_durable = matches!(verdict, Verdict::Durable);
         let (session, sequence) = (outcome.session, outcome.sequence);
         self.machine
-            .outcome(session, table.index(), sequence, verdict, now_ms);
+            .outcome(session, table.index(), sequence, verdict);
+        if is_durable {
+            failpoint::cut("session.after-result");
+        }
     }
 
     /// Goes on after `error`, when it may pass.

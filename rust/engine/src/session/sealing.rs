@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use frazil_core::Result;
+use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::Segment;
 use frazil_core::control::writer::Sealed;
 use iceberg::spec::DataFile;
@@ -47,19 +48,7 @@ impl SealWork {
             .map(DataFile::file_size_in_bytes)
             .sum();
         failpoint::pass("seal.after-data-files")?;
-        let mut manifests = Vec::with_capacity(by_spec.len());
-        for (spec_id, files) in by_spec {
-            let identity = ManifestIdentity {
-                wid: self.wid.clone(),
-                session: self.sealed.session,
-                seq: self.sealed.sequence,
-                index: u32::try_from(manifests.len()).unwrap_or(u32::MAX),
-            };
-            let (storage, metadata) = (&self.loaded.storage, &self.loaded.metadata);
-            manifests.push(write_manifest(storage, metadata, spec_id, files, &identity).await?);
-        }
-        failpoint::pass("seal.after-manifest")?;
-        Ok(Segment {
+        let mut segment = Segment {
             session: self.sealed.session,
             seq: self.sealed.sequence,
             first_unacked: self.sealed.first_unacked,
@@ -70,9 +59,23 @@ impl SealWork {
             ranges: self.sealed.ranges,
             watermarks: self.sealed.watermarks,
             topic_ids: self.topic_ids,
-            manifests,
+            manifests: Vec::with_capacity(by_spec.len()),
             rows: self.rows,
             bytes,
-        })
+        };
+        for (spec_id, files) in by_spec {
+            let identity = ManifestIdentity {
+                wid: self.wid.clone(),
+                session: segment.session,
+                seq: segment.seq,
+                index: u32::try_from(segment.manifests.len()).unwrap_or(u32::MAX),
+                ranges: Ranges::of(&segment),
+            };
+            let (storage, metadata) = (&self.loaded.storage, &self.loaded.metadata);
+            let manifest = write_manifest(storage, metadata, spec_id, files, &identity).await?;
+            segment.manifests.push(manifest);
+        }
+        failpoint::pass("seal.after-manifest")?;
+        Ok(segment)
     }
 }

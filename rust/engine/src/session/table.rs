@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use frazil_core::config::{SinkConfig, TableConfig};
+use frazil_core::control::message::TableStamp;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::{Result, SinkError};
@@ -23,7 +24,8 @@ use super::open::{OpenTable, writer_settings};
 use super::rows::{AppendRows, note_written, rows_beyond_bounds};
 use super::sealing::{ClosedFiles, SealWork};
 use crate::catalog::{Catalog, LoadedTable};
-use crate::hub::{Hub, Outcome, TableHub, TableIdentKey, TableKey};
+use crate::failpoint;
+use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
 use crate::writer::TableWriter;
 
@@ -118,13 +120,21 @@ impl TableSlot {
     /// Sends the outcomes of `session` to the session's inbox.
     pub(crate) fn join(&self, session: Uuid, context: &SessionContext) {
         let inbox = context.inbox.clone();
+        let config = &context.config;
         self.hub.join(
             session,
+            config.task,
+            config.control.epoch,
             Box::new(move |outcome: Outcome| {
                 // A session that is gone asks its table when it starts again.
                 let _ = inbox.send(Inbound::Outcome(outcome));
             }),
         );
+    }
+
+    /// `session` waits for the commits of what it has handed over.
+    pub(crate) fn drain(&self, session: Uuid) {
+        self.hub.drain(session);
     }
 
     pub(crate) fn leave(&mut self, session: Uuid) {
@@ -154,22 +164,21 @@ impl TableSlot {
         self.open.as_ref().map_or(0, OpenTable::resident_bytes)
     }
 
-    /// Tells whether the table's interval, rows or bytes ask for a commit now.
-    pub(crate) fn is_due(&self, hub: &Hub, machine: &TaskMachine) -> bool {
-        let Some(open) = &self.open else { return false };
-        if !machine.may_seal(self.index) {
-            return false;
-        }
+    /// Tells whether the table's interval, rows or bytes ask for a commit now: `Some(true)` for one
+    /// that does not wait for the interval.
+    pub(crate) fn due(&self, hub: &Hub, machine: &TaskMachine) -> Option<bool> {
+        let may_seal = machine.may_seal(self.index);
+        let open = self.open.as_ref().filter(|_| may_seal)?;
         let round = hub.round(self.interval());
-        open.opened_round.is_some_and(|opened| opened < round)
-            || self
-                .config
-                .commit_rows
-                .is_some_and(|rows| open.rows >= rows)
-            || self
-                .config
+        if open.opened_round.is_some_and(|opened| opened < round) {
+            return Some(false);
+        }
+        let limits = &self.config;
+        let is_full = limits.commit_rows.is_some_and(|rows| open.rows >= rows)
+            || limits
                 .commit_bytes
-                .is_some_and(|bytes| open.data_bytes() >= bytes)
+                .is_some_and(|bytes| open.data_bytes() >= bytes);
+        is_full.then_some(true)
     }
 
     /// Converts the rows that are new to this table. Rows that do not fit are put into `rejected`
@@ -298,11 +307,13 @@ impl TableSlot {
         })
     }
 
-    /// Makes a segment of the open rows and sends it, once its files are durable, to the hub.
+    /// Makes a segment of the open rows and sends it, once its files are durable, to the hub. An
+    /// `urgent` one, and one that takes the last place in flight, does not wait for the interval.
     pub(crate) fn seal(
         &mut self,
         context: &SessionContext,
         machine: &mut TaskMachine,
+        urgent: bool,
     ) -> Result<()> {
         self.close_files(context, machine)?;
         let held = self.open_bytes();
@@ -325,11 +336,12 @@ impl TableSlot {
             sealed,
         };
         self.sealing_bytes.fetch_add(held, Ordering::Relaxed);
-        self.spawn(context, work, held);
+        let urgent = urgent || machine.is_congested(self.index);
+        self.spawn(context, work, held, urgent);
         Ok(())
     }
 
-    fn spawn(&self, context: &SessionContext, work: SealWork, held: u64) {
+    fn spawn(&self, context: &SessionContext, work: SealWork, held: u64, urgent: bool) {
         let session = work.sealed.session;
         let hub = Arc::clone(&self.hub);
         let inbox = context.inbox.clone();
@@ -340,7 +352,10 @@ impl TableSlot {
             let result = task.await;
             sealing_bytes.fetch_sub(held, Ordering::Relaxed);
             let error = match result {
-                Ok(Ok(segment)) => return hub.submit(segment),
+                Ok(Ok(segment)) => {
+                    hub.submit(segment, urgent);
+                    return failpoint::cut("seal.after-submit");
+                }
                 Ok(Err(error)) => error,
                 Err(_) => SinkError::internal("sealing a segment panicked"),
             };
@@ -350,13 +365,24 @@ impl TableSlot {
         });
     }
 
-    /// A commit of this table succeeded; `loaded` is the table after it.
-    pub(crate) fn committed(&mut self, loaded: Option<LoadedTable>) {
-        let (Some(open), Some(loaded)) = (&self.open, loaded) else {
+    /// A commit of this table succeeded, and this is known of the table after it.
+    pub(crate) fn committed(&mut self, machine: &mut TaskMachine, after: After) {
+        let Some(open) = &self.open else {
             return;
         };
-        if open.differs_from(&loaded.metadata) {
-            self.newer = Some(loaded);
+        let before = TableStamp::of(&open.loaded.metadata);
+        match after {
+            After::Unknown => {}
+            After::Table(loaded) => {
+                if TableStamp::of(&loaded.metadata) != before {
+                    self.newer = Some(*loaded);
+                }
+            }
+            After::Stamp(stamp) => {
+                if stamp != before {
+                    machine.table_changed(self.index);
+                }
+            }
         }
     }
 }

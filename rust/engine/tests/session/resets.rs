@@ -46,6 +46,7 @@ fn stored_epoch(bed: &Bed, table: &str) -> u64 {
 }
 
 // Promise: after an offset reset by Connect's REST the records from the new offset on are written again, once
+// Injection: 55
 #[test]
 fn a_reset_back_is_written_again_once() {
     let bed = Bed::new(TABLE);
@@ -72,6 +73,7 @@ fn a_reset_back_is_written_again_once() {
     assert_eq!(admin.reset([(p(0), Some(4))]).unwrap(), 2, "a new reset");
 }
 
+// Injection: 55
 #[test]
 fn deleting_all_offsets_reads_everything_again_and_forward_skips() {
     let bed = Bed::new(TABLE);
@@ -93,6 +95,7 @@ fn deleting_all_offsets_reads_everything_again_and_forward_skips() {
 }
 
 // Promise: when Kafka refuses the new offsets after the tables took the reset, no record is lost or skipped
+// Injection: 55
 #[test]
 fn a_reset_that_kafka_then_refuses_loses_nothing() {
     let bed = Bed::new(TABLE);
@@ -111,6 +114,7 @@ fn a_reset_that_kafka_then_refuses_loses_nothing() {
 }
 
 // Promise: a task that outlived an offset reset writes nothing more, and stops
+// Injection: 55
 #[test]
 fn a_task_from_before_a_reset_is_stopped() {
     let bed = Bed::new("db.orders,db.more").slow();
@@ -198,6 +202,7 @@ fn written(bed: &Bed, ends_at: &[i64]) {
 }
 
 // Promise: after a rollback of the table the connector goes on and says so, or stops, as `frazil.rollback.policy` says; an offset reset writes the rows again
+// Injection: 59
 #[test]
 fn a_rollback_is_noticed_and_reset_writes_its_rows_again() {
     let bed = Bed::new(TABLE);
@@ -239,6 +244,7 @@ fn a_rollback_is_noticed_and_reset_writes_its_rows_again() {
 }
 
 // Promise: a state property that was removed or damaged by hand is rebuilt from the snapshots or stops the task, and `frazil state repair` writes it anew
+// Injection: 60
 #[test]
 fn a_removed_or_damaged_property_is_repaired_or_stops_the_task() {
     let bed = Bed::new(TABLE);
@@ -284,6 +290,7 @@ fn what_cannot_be_proved_is_given_up_only_on_request() {
 }
 
 // Promise: the state property of another table, copied with its other properties, is ignored
+// Injection: 60
 #[test]
 fn a_copied_property_is_ignored() {
     let bed = Bed::new("db.orders,db.copy");
@@ -299,6 +306,7 @@ fn a_copied_property_is_ignored() {
     assert_eq!(bed.ids("db.copy"), (0..6).collect::<Vec<_>>());
 }
 
+// Injection: 54
 #[test]
 fn a_topic_that_was_made_again_begins_anew() {
     let bed = Bed::new(TABLE);

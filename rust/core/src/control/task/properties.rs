@@ -270,9 +270,7 @@ impl World {
         let place = place % self.answers.len();
         let (session, table, sequence, verdict) = self.answers[place].clone();
         // An answer that comes out of order counts nothing, so it is sent again.
-        let counted = self
-            .task
-            .outcome(session, table, sequence, verdict.clone(), 0);
+        let counted = self.task.outcome(session, table, sequence, verdict.clone());
         let late =
             matches!(verdict, Verdict::Durable) && !counted && session == self.task.session();
         if !again && !late {

@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::TaskMachine;
+use super::tables::TableState;
 use crate::control::writer::TableIndex;
 use crate::error::{ErrorKind, Result, SinkError};
 use crate::offsets::TopicPartition;
@@ -67,6 +68,12 @@ impl TaskMachine {
         }
     }
 
+    /// A source topic was deleted and made again: what is held, and what is known of the tables'
+    /// offsets, is of another topic. The next put starts over.
+    pub fn topics_changed(&mut self) {
+        self.start_over_later(Redo::TopicMadeAgain);
+    }
+
     /// The next put starts over. The first reason counts.
     pub(super) fn start_over_later(&mut self, redo: Redo) {
         self.redo.get_or_insert(redo);
@@ -87,7 +94,7 @@ impl TaskMachine {
         let ended = self.session();
         let rewinds = self.progress.redo(fresh);
         for table in &mut self.tables {
-            table.start_over();
+            *table = TableState::default();
         }
         Ok(StartOver {
             ended,
@@ -151,24 +158,9 @@ impl TaskMachine {
         .with("own", self.epoch)
     }
 
-    /// The coordinator tries again by itself; coordinators may change, so the task counts the time.
-    pub(super) fn blocked(&mut self, table: TableIndex, reason: &str, now_ms: u64) {
-        let limit = self.settings.block_max_ms;
-        let Some(state) = self.tables.get_mut(table) else {
-            return;
-        };
-        let since = *state.blocked_since.get_or_insert(now_ms);
-        if now_ms.saturating_sub(since) < limit {
-            return;
-        }
-        let error = SinkError::fatal(
-            "TABLE_BLOCKED",
-            format!(
-                "the table refused commits for {} minutes: {reason}",
-                limit / 60_000
-            ),
-        )
-        .with("table", self.table_name(table));
+    /// The table took no commit for too long.
+    pub(super) fn blocked(&mut self, table: TableIndex, reason: String) {
+        let error = SinkError::fatal("TABLE_BLOCKED", reason).with("table", self.table_name(table));
         self.fail(&error);
     }
 }

@@ -30,8 +30,6 @@ pub(super) struct TableState {
     pub(super) spoiled: bool,
     /// What its state said of each partition when the bound was read.
     held: BTreeMap<TopicPartition, Held>,
-    /// Since when the table refuses commits.
-    pub(super) blocked_since: Option<u64>,
 }
 
 impl TableState {
@@ -41,13 +39,6 @@ impl TableState {
         for partition in partitions {
             self.held.remove(partition);
         }
-    }
-
-    pub(super) fn start_over(&mut self) {
-        *self = TableState {
-            blocked_since: self.blocked_since,
-            ..TableState::default()
-        };
     }
 }
 

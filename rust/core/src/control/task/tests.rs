@@ -94,7 +94,7 @@ fn a_segment_carries_epoch_claims_and_what_connect_was_told() {
     assert_eq!(sealed.ranges[0].timestamp_max_ms, Some(90));
     assert_eq!(task.pre_commit(&p(0), 9), Some(4));
     assert!(!task.take_commit_wanted());
-    assert!(task.outcome(id(1), 0, 0, Verdict::Durable, 0));
+    assert!(task.outcome(id(1), 0, 0, Verdict::Durable));
     assert!(task.take_commit_wanted());
     assert_eq!(task.pre_commit(&p(0), 9), Some(9));
 }
@@ -107,11 +107,11 @@ fn segments_in_flight_are_limited() {
         assert!(!task.is_congested(0));
         assert!(task.seal(0).is_some());
     }
-    rows(&mut task, 2..3);
     assert!(task.is_congested(0));
+    rows(&mut task, 2..3);
     assert!(!task.may_seal(0));
     assert_eq!(task.seal(0), None);
-    task.outcome(id(1), 0, 0, Verdict::Durable, 0);
+    task.outcome(id(1), 0, 0, Verdict::Durable);
     assert_eq!(task.seal(0).map(|sealed| sealed.sequence), Some(2));
 }
 
@@ -126,7 +126,7 @@ fn nothing_is_sealed_and_no_offset_moves_before_dead_letters_are_acknowledged() 
     task.set_dead_letters_pending(false);
     task.seal(0).unwrap();
     task.set_dead_letters_pending(true);
-    task.outcome(id(1), 0, 0, Verdict::Durable, 0);
+    task.outcome(id(1), 0, 0, Verdict::Durable);
     assert_eq!(task.pre_commit(&p(0), 3), Some(0));
     task.set_dead_letters_pending(false);
     assert_eq!(task.pre_commit(&p(0), 3), Some(3));
@@ -137,8 +137,8 @@ fn a_rejected_session_starts_over_from_what_is_durable() {
     let mut task = task(2);
     rows(&mut task, 0..5);
     let sealed = task.seal(0).unwrap();
-    task.outcome(id(1), 0, sealed.sequence, Verdict::Durable, 0);
-    task.outcome(id(1), 1, 7, Verdict::Rejected("taken".into()), 0);
+    task.outcome(id(1), 0, sealed.sequence, Verdict::Durable);
+    task.outcome(id(1), 1, 7, Verdict::Rejected("taken".into()));
     assert_eq!(task.pre_commit(&p(0), 5), Some(0), "it stands still");
     assert_eq!(task.seal(1), None, "it is dead");
     assert!(!task.drain(0), "and not worth a wait");
@@ -163,7 +163,7 @@ fn rejections_of_another_writer_stop_the_task_and_name_both() {
     let reject = |task: &mut TaskMachine, now_ms| {
         let session = task.session();
         let reason = "connector `twin` on `host-2/ab`".to_owned();
-        task.outcome(session, 0, 0, Verdict::Rejected(reason), now_ms);
+        task.outcome(session, 0, 0, Verdict::Rejected(reason));
         task.tick(now_ms, Uuid::from_u128(u128::from(now_ms)))
     };
     for now_ms in [1_000, 2_000, 602_500, 602_600] {
@@ -182,7 +182,7 @@ fn expired_segments_start_over_and_are_no_conflict() {
     let mut task = task(1);
     for round in 0..10 {
         let session = task.session();
-        task.outcome(session, 0, 0, Verdict::Expired, 0);
+        task.outcome(session, 0, 0, Verdict::Expired);
         let begun = tick(&mut task, 0, 100 + round).unwrap();
         assert!(begun.reason.contains("too long"), "{}", begun.reason);
     }
@@ -198,7 +198,7 @@ fn failures_that_do_not_pass_stop_the_task() {
     };
     assert!(fail(&mut task, 5).unwrap().is_some());
     assert!(fail(&mut task, 900_004).unwrap().is_some());
-    task.outcome(task.session(), 0, 0, Verdict::Durable, 0);
+    task.outcome(task.session(), 0, 0, Verdict::Durable);
     assert!(fail(&mut task, 900_005).unwrap().is_some(), "it went on");
     let error = fail(&mut task, 1_800_005).unwrap_err();
     assert_eq!(error.code(), "SEGMENTS_FAIL");
@@ -206,18 +206,14 @@ fn failures_that_do_not_pass_stop_the_task() {
 }
 
 #[test]
-fn a_blocked_table_holds_only_its_own_rows_and_stops_the_task_in_the_end() {
+fn a_table_that_took_no_commit_for_too_long_stops_the_task() {
     let mut task = task(2);
     rows(&mut task, 0..3);
     task.seal(0).unwrap();
-    let blocked = || Verdict::Blocked("no right to commit".into());
-    task.outcome(id(1), 0, 0, blocked(), 10);
     let other = task.seal(1).unwrap();
-    assert!(task.outcome(id(1), 1, other.sequence, Verdict::Durable, 20));
+    assert!(task.outcome(id(1), 1, other.sequence, Verdict::Durable));
+    task.outcome(id(1), 0, 0, Verdict::Blocked("no right to commit".into()));
     assert_eq!(task.pre_commit(&p(0), 3), Some(0));
-    task.outcome(id(1), 0, 0, blocked(), 900_009);
-    assert!(task.check().is_ok());
-    task.outcome(id(1), 0, 0, blocked(), 900_010);
     let error = task.check().unwrap_err();
     assert_eq!(error.code(), "TABLE_BLOCKED");
     assert!(error.report().contains("db.t0"), "{error:?}");
@@ -228,20 +224,20 @@ fn answers_for_other_sessions_count_nothing() {
     let mut task = task(1);
     rows(&mut task, 0..3);
     task.seal(0).unwrap();
-    task.outcome(id(9), 0, 0, Verdict::Rejected("old".into()), 0);
+    task.outcome(id(9), 0, 0, Verdict::Rejected("old".into()));
     let fatal = SinkError::fatal("TABLE_BLOCKED", "old");
-    task.outcome(id(9), 0, 0, Verdict::Failed(Arc::new(fatal)), 0);
-    task.outcome(id(9), 0, 0, Verdict::Fenced { epoch: 9 }, 0);
+    task.outcome(id(9), 0, 0, Verdict::Failed(Arc::new(fatal)));
+    task.outcome(id(9), 0, 0, Verdict::Fenced { epoch: 9 });
     task.seal_failed(id(9), &SinkError::internal("old"));
-    assert!(!task.outcome(id(9), 0, 0, Verdict::Durable, 0));
+    assert!(!task.outcome(id(9), 0, 0, Verdict::Durable));
     assert_eq!(tick(&mut task, 0, 2), None);
-    assert!(task.outcome(id(1), 0, 0, Verdict::Durable, 0));
+    assert!(task.outcome(id(1), 0, 0, Verdict::Durable));
 }
 
 #[test]
 fn a_task_from_before_a_reset_stops() {
     let mut fenced = task(1);
-    fenced.outcome(id(1), 0, 0, Verdict::Fenced { epoch: 4 }, 0);
+    fenced.outcome(id(1), 0, 0, Verdict::Fenced { epoch: 4 });
     let error = fenced.tick(0, id(2)).unwrap_err();
     assert_eq!(error.code(), "WRITER_FENCED");
     assert!(error.report().contains("epoch=4"), "{error:?}");
@@ -325,7 +321,7 @@ fn a_drain_ends_with_its_rows_or_with_its_time() {
     tick(&mut task, 5_000, 2);
     assert!(task.drain(5_000));
     assert_eq!(task.drain_left(5_000), Some(3_500));
-    task.outcome(id(1), 0, 0, Verdict::Durable, 0);
+    task.outcome(id(1), 0, 0, Verdict::Durable);
     assert_eq!(task.drain_left(5_000), None);
 }
 
@@ -381,7 +377,7 @@ fn a_replay_is_told_once_with_the_command_that_reads_again() {
 fn records_that_come_again_by_the_sessions_own_doing_are_no_news() {
     let mut task = task(1);
     rows(&mut task, 0..3);
-    task.outcome(id(1), 0, 0, Verdict::Expired, 0);
+    task.outcome(id(1), 0, 0, Verdict::Expired);
     tick(&mut task, 0, 2).unwrap();
     load(&mut task, 0, bound(3)).unwrap();
     task.covered(0, &p(0), 0, None).unwrap();

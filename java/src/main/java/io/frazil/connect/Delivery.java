@@ -11,6 +11,7 @@ import java.util.Set;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -59,6 +60,14 @@ final class Delivery {
         this.context = context;
         this.session = session;
         this.errant = errant;
+    }
+
+    /** Tells the session which topics these names stand for now. */
+    void identify(Map<String, Uuid> topics) {
+        throwFailure();
+        if (!topics.isEmpty()) {
+            guarded(() -> apply(session.control(Requests.topicIds(topics))));
+        }
     }
 
     /** Takes over partitions. */
@@ -329,7 +338,11 @@ final class Delivery {
         }
     }
 
-    private void fail(Throwable error) {
+    /** Ends the task: this and every later {@code put} throws it. */
+    void fail(Throwable error) {
+        if (failure != null) {
+            return;
+        }
         LOG.error("The task cannot go on", error);
         failure = error instanceof KafkaException
                 ? (KafkaException) error
@@ -337,7 +350,7 @@ final class Delivery {
                         + " [UNEXPECTED]", error);
     }
 
-    private static void log(Effects.LogLine line) {
+    static void log(Effects.LogLine line) {
         switch (line.level()) {
             case 0:
                 LOG.error(line.text());

@@ -90,6 +90,7 @@ final class Effects {
     private final List<Rejected> rejected = new ArrayList<>();
     private final List<LogLine> log = new ArrayList<>();
     private final long logDropped;
+    private final List<byte[]> messages = new ArrayList<>();
 
     /** Decodes the answer of {@code put} or {@code control}. */
     static Effects decode(byte[] answer) {
@@ -123,6 +124,11 @@ final class Effects {
             log.add(new LogLine(bytes.get(), text(bytes)));
         }
         logDropped = bytes.getLong();
+        for (int left = count(bytes); left > 0; left--) {
+            byte[] message = new byte[count(bytes)];
+            bytes.get(message);
+            messages.add(message);
+        }
         if (bytes.hasRemaining()) {
             throw corrupt("bytes are left over");
         }
@@ -198,6 +204,11 @@ final class Effects {
     /** Returns how many log lines were dropped since the last answer. */
     long logDropped() {
         return logDropped;
+    }
+
+    /** Returns what to send to the control topic, in this order; only a channel's answer has any. */
+    List<byte[]> messages() {
+        return messages;
     }
 
     boolean pause() {

@@ -64,6 +64,9 @@ public final class FrazilSinkConnector extends SinkConnector {
     @Override
     public List<Map<String, String>> taskConfigs(int maxTasks) {
         String epoch = Long.toString(OffsetReset.epoch(config));
+        Coordination coordination = Coordination.of(config, maxTasks);
+        coordination.check();
+        coordination.problem().ifPresent(problem -> warnOnce(config.get("name"), problem));
         List<Map<String, String>> tasks = new ArrayList<>(maxTasks);
         for (int task = 0; task < maxTasks; task++) {
             // Nothing here is derived from a secret: derived values are stored and served in clear.
@@ -71,6 +74,7 @@ public final class FrazilSinkConnector extends SinkConnector {
             properties.put(TASK_KEY, Integer.toString(task));
             properties.put(TASKS_KEY, Integer.toString(maxTasks));
             properties.put(OffsetReset.EPOCH_KEY, epoch);
+            properties.put(Coordination.RESOLVED_KEY, coordination.resolved());
             tasks.add(properties);
         }
         return tasks;
@@ -82,7 +86,11 @@ public final class FrazilSinkConnector extends SinkConnector {
         Map<String, List<String>> errors = new LinkedHashMap<>();
         try {
             NativeLibrary.load(properties);
-            for (Problem problem : Problem.decode(NativeSink.validate(SinkConfig.encode(properties)))) {
+            List<Problem> problems = Problem.decode(NativeSink.validate(SinkConfig.encode(properties)));
+            if (problems.stream().noneMatch(problem -> problem.key().equals(Coordination.KEY))) {
+                Coordination.of(properties, tasksOf(properties)).problem().ifPresent(problems::add);
+            }
+            for (Problem problem : problems) {
                 if (problem.isError()) {
                     // Connect's answer to a POST shows only the messages, so each names its key.
                     errors.computeIfAbsent(problem.key(), key -> new ArrayList<>())
@@ -115,6 +123,14 @@ public final class FrazilSinkConnector extends SinkConnector {
         }
         Object value = submitted != null && SinkConfig.isSecret(key) ? new Password(submitted) : submitted;
         return new ConfigValue(key, value, new ArrayList<>(), messages);
+    }
+
+    private static int tasksOf(Map<String, String> properties) {
+        try {
+            return Integer.parseInt(properties.getOrDefault("tasks.max", "1").trim());
+        } catch (NumberFormatException e) {
+            return 1; // Connect itself refuses it.
+        }
     }
 
     private static void warnOnce(String connector, Problem problem) {

@@ -14,6 +14,9 @@ public final class FrazilSinkTask extends SinkTask {
     private static final long DEAD_LETTER_WAIT_MS = 60_000;
 
     private Delivery delivery;
+    private TopicIds topicIds;
+    /** The control topic, for all tasks of this connector in this process; null without one. */
+    private ControlChannel channel;
 
     /** Creates the task; the library is loaded by {@link #start}. */
     public FrazilSinkTask() {}
@@ -26,17 +29,31 @@ public final class FrazilSinkTask extends SinkTask {
     @Override
     public void start(Map<String, String> properties) {
         stop(); // Connect may start a task again whose last stop failed.
-        Session session = NativeSink.open(new HashMap<>(properties));
-        delivery = new Delivery(context, session, ErrantRecords.of(context, properties, DEAD_LETTER_WAIT_MS));
+        Map<String, String> config = new HashMap<>(properties);
+        ControlChannel joined = Coordination.isTopic(config) ? ControlChannel.join(config) : null;
+        try {
+            Session session = NativeSink.open(config);
+            delivery = new Delivery(context, session, ErrantRecords.of(context, config, DEAD_LETTER_WAIT_MS));
+            topicIds = new TopicIds(config);
+            channel = joined;
+        } finally {
+            if (channel == null && joined != null) {
+                joined.leave();
+            }
+        }
     }
 
     @Override
     public void open(Collection<TopicPartition> partitions) {
+        delivery.identify(topicIds.of(partitions)); // Before: what the tables hold is looked up by topic.
         delivery.open(partitions);
     }
 
     @Override
     public void put(Collection<SinkRecord> records) {
+        if (channel != null && channel.failure() != null) {
+            delivery.fail(channel.failure()); // Thrown by `put`, so that it is the task's own status.
+        }
         delivery.put(records);
     }
 
@@ -55,9 +72,22 @@ public final class FrazilSinkTask extends SinkTask {
     @Override
     public void stop() {
         Delivery ended = delivery;
+        ControlChannel left = channel;
+        TopicIds asked = topicIds;
         delivery = null;
-        if (ended != null) {
-            ended.stop();
+        channel = null;
+        topicIds = null;
+        try {
+            if (ended != null) {
+                ended.stop();
+            }
+        } finally {
+            if (asked != null) {
+                asked.close();
+            }
+            if (left != null) {
+                left.leave(); // Last: what the session sends as it ends goes through it.
+            }
         }
     }
 }

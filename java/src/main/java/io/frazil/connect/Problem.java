@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.kafka.connect.errors.ConnectException;
 
-/** What the native core says about one key of a configuration. */
+/** What there is to say about one key of a configuration. */
 final class Problem {
     private static final int VERSION = 1;
 
@@ -20,6 +20,14 @@ final class Problem {
         this.key = key;
         this.error = error;
         this.message = message;
+    }
+
+    static Problem error(String key, String message) {
+        return new Problem(key, true, message);
+    }
+
+    static Problem warning(String key, String message) {
+        return new Problem(key, false, message);
     }
 
     /** Reads the answer of {@link NativeSink#validate}: version, count, then key, level and message. */

@@ -1,9 +1,11 @@
 package io.frazil.connect;
 
 import io.frazil.connect.wire.ByteSink;
+import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 
 /** The requests of {@code control} ({@code docs/wire-format.md}, "Requests"). */
 final class Requests {
@@ -14,8 +16,10 @@ final class Requests {
     private static final int PRE_COMMIT = 4;
     private static final int TICK = 5;
     private static final int CANCEL = 6;
+    private static final int CHANNEL = 7;
     private static final int ALTER_OFFSETS = 8;
     private static final int EPOCH = 9;
+    private static final int TOPIC_IDS = 10;
     private static final int BYTES_MAX = 16 << 20;
 
     private Requests() {}
@@ -68,9 +72,61 @@ final class Requests {
         return sink.toByteArray();
     }
 
+    /** These are the ids of source topics. */
+    static byte[] topicIds(Map<String, Uuid> topics) {
+        ByteSink sink = start(TOPIC_IDS);
+        sink.i32(topics.size());
+        topics.forEach((topic, id) -> {
+            sink.text(topic);
+            // As a UUID is written: the most significant byte first.
+            sink.raw(ByteBuffer.allocate(16)
+                    .putLong(id.getMostSignificantBits())
+                    .putLong(id.getLeastSignificantBits())
+                    .flip());
+        });
+        return sink.toByteArray();
+    }
+
     /** Which epoch do tasks have that start now? */
     static byte[] epoch() {
         return start(EPOCH).toByteArray();
+    }
+
+    /** One record of the control topic. */
+    static final class Received {
+        /** More than any message of ours has: what is longer is foreign, and the rest of it does not matter. */
+        static final int VALUE_BYTES_MAX = 512 << 10;
+
+        private final long offset;
+        private final long ageMillis;
+        private final byte[] value;
+
+        Received(long offset, long ageMillis, byte[] value) {
+            this.offset = offset;
+            this.ageMillis = ageMillis;
+            this.value = value == null ? new byte[0] : value;
+        }
+
+        /** Returns the bytes that it takes in a request. */
+        int size() {
+            return 20 + Math.min(value.length, VALUE_BYTES_MAX);
+        }
+    }
+
+    /** What the control topic brought, and whether this process leads. */
+    static byte[] channel(boolean leader, long nowMillis, Collection<Received> records) {
+        ByteSink sink = start(CHANNEL);
+        sink.u8(leader ? 1 : 0);
+        sink.i64(nowMillis);
+        sink.i32(records.size());
+        for (Received record : records) {
+            int length = Math.min(record.value.length, Received.VALUE_BYTES_MAX);
+            sink.i64(record.offset);
+            sink.i64(record.ageMillis);
+            sink.i32(length);
+            sink.raw(ByteBuffer.wrap(record.value, 0, length));
+        }
+        return sink.toByteArray();
     }
 
     private static byte[] withPartitions(int kind, Collection<TopicPartition> partitions) {

@@ -18,6 +18,7 @@ final class Answers {
     private int flags;
     private int errorKind;
     private String errorMessage;
+    private final List<byte[]> messages = new ArrayList<>();
 
     static byte[] none() {
         return new Answers().encode();
@@ -60,6 +61,11 @@ final class Answers {
         return this;
     }
 
+    Answers message(String message) {
+        messages.add(message.getBytes(StandardCharsets.UTF_8));
+        return this;
+    }
+
     byte[] encode() {
         ByteBuffer bytes = ByteBuffer.allocate(1 << 16).order(ByteOrder.LITTLE_ENDIAN);
         bytes.put((byte) 1).put((byte) flags);
@@ -80,6 +86,8 @@ final class Answers {
             text(bytes, (String) row[3]);
         }
         bytes.putInt(0).putLong(0);
+        bytes.putInt(messages.size());
+        messages.forEach(message -> bytes.putInt(message.length).put(message));
         return Arrays.copyOf(bytes.array(), bytes.position());
     }
 

@@ -1,11 +1,13 @@
 package io.frazil.connect;
 
+import static org.junit.Assert.assertArrayEquals;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.LinkedHashMap;
@@ -47,6 +49,9 @@ public class EffectsTest {
         assertEquals(
                 Arrays.asList("0a line of Error", "1a line of Warn", "2a line of Info", "3a line of Debug"), log);
         assertEquals(9, effects.logDropped());
+        assertEquals(2, effects.messages().size());
+        assertArrayEquals("a message".getBytes(StandardCharsets.UTF_8), effects.messages().get(0));
+        assertArrayEquals(new byte[] {0, (byte) 255}, effects.messages().get(1));
         assertNull(effects.error());
     }
 
@@ -54,7 +59,7 @@ public class EffectsTest {
     public void noEffectAsksForNothing() throws Exception {
         Effects effects = golden("none.bin");
         assertTrue(effects.durable().isEmpty() && effects.rewinds().isEmpty());
-        assertTrue(effects.rejected().isEmpty() && effects.log().isEmpty());
+        assertTrue(effects.rejected().isEmpty() && effects.log().isEmpty() && effects.messages().isEmpty());
         assertFalse(effects.pause() || effects.resume() || effects.requestCommit());
         assertEquals(-1, effects.timeoutMillis());
         assertNull(effects.error());

@@ -14,6 +14,7 @@ import java.util.ServiceLoader;
 import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkConnector;
@@ -104,6 +105,7 @@ public class FrazilSinkConnectorTest {
             expected.put("frazil.internal.task", Integer.toString(task));
             expected.put("frazil.internal.tasks", "2");
             expected.put("frazil.internal.epoch", "0");
+            expected.put("frazil.internal.coordination", "local"); // This JVM is no worker.
             assertEquals(expected, tasks.get(task));
         }
         connector.stop();
@@ -133,6 +135,35 @@ public class FrazilSinkConnectorTest {
         ConnectException error = assertThrows(ConnectException.class, () -> connector.taskConfigs(1));
         assertTrue(error.getMessage(), error.getMessage().contains("no task is started yet"));
         connector.stop();
+    }
+
+    @Test
+    public void coordinationThroughATopicIsResolvedOnceForAllTasks() {
+        Map<String, String> config = Configs.local(folder.getRoot().toPath());
+        config.put("iceberg.kafka.bootstrap.servers", "broker:9092");
+        connector.start(config);
+        for (int tasks = 1; tasks < 4; tasks++) {
+            for (Map<String, String> task : connector.taskConfigs(tasks)) {
+                assertEquals(tasks == 1 ? "local" : "topic", task.get("frazil.internal.coordination"));
+            }
+        }
+    }
+
+    @Test
+    public void coordinationThroughATopicNeedsClientSettings() {
+        Map<String, String> config = Configs.local(folder.getRoot().toPath());
+        config.put("frazil.coordination", "topic");
+        List<String> errors = validate(config).get("frazil.coordination").errorMessages();
+        assertEquals(errors.toString(), 1, errors.size());
+        assertTrue(errors.get(0), errors.get(0).contains("`iceberg.kafka.bootstrap.servers`"));
+        connector.start(config);
+        assertThrows(ConfigException.class, () -> connector.taskConfigs(1));
+        config.put("frazil.coordination", "nonsense");
+        errors = validate(config).get("frazil.coordination").errorMessages();
+        assertEquals(errors.toString(), 1, errors.size());
+        config.put("frazil.coordination", "topic");
+        config.put("iceberg.kafka.bootstrap.servers", "broker:9092");
+        assertEquals(List.of(), validate(config).get("frazil.coordination").errorMessages());
     }
 
     private Map<String, ConfigValue> validate(Map<String, String> config) {

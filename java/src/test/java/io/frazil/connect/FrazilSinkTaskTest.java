@@ -9,6 +9,7 @@ import java.util.Map;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.junit.Before;
 import org.junit.Rule;
 import org.junit.Test;
@@ -61,6 +62,18 @@ public class FrazilSinkTaskTest {
         // Connect goes on to end the task that did not start.
         assertEquals(Map.of(), task.preCommit(Map.of(P0, new OffsetAndMetadata(1))));
         task.close(List.of(P0));
+        task.stop();
+    }
+
+    @Test
+    public void aTaskThatShallUseATopicAndCannotSaysWhatToDo() throws Exception {
+        Map<String, String> config = Configs.localTask(folder.getRoot().toPath());
+        config.put(Coordination.RESOLVED_KEY, "topic");
+        ConnectException error = assertThrows(ConnectException.class, () -> task.start(config));
+        assertTrue(error.getMessage(), error.getMessage().contains("[CONTROL_NO_SETTINGS]"));
+        config.put("iceberg.kafka.bootstrap.servers", "127.0.0.1:1");
+        config.put("iceberg.kafka.interceptor.classes", "x.Y");
+        assertThrows("before any client is made", ConfigException.class, () -> task.start(config));
         task.stop();
     }
 

@@ -282,6 +282,12 @@ public class GoldenFramesTest {
         golden.request(Requests.preCommit(offsets));
         golden.request(Requests.tick());
         golden.request(Requests.cancel());
+        golden.request(Requests.channel(true, 1_700_000_000_000L, Collections.emptyList()));
+        byte[] huge = new byte[Requests.Received.VALUE_BYTES_MAX + 1];
+        assertEquals(Requests.Received.VALUE_BYTES_MAX + 20, new Requests.Received(0, 0, huge).size());
+        golden.request(Requests.channel(false, -1, Arrays.asList(
+                new Requests.Received(7, 0, new byte[] {0, (byte) 255}),
+                new Requests.Received(Long.MAX_VALUE, 3_600_000, null))));
         golden.verify("requests.bin");
     }
 }
