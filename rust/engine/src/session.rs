@@ -31,7 +31,7 @@ use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
 use frazil_core::limits;
 use frazil_core::offsets::TopicPartition;
-use frazil_core::wire::{Effects, Request, SchemaRegistry};
+use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
 use frazil_core::{ErrorKind, Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;

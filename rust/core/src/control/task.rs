@@ -195,12 +195,6 @@ impl TaskMachine {
         self.commit_wanted = true;
     }
 
-    /// A topic was deleted and made again: what is held, and what is known of the tables' offsets,
-    /// is of another topic.
-    pub fn topics_changed(&mut self) {
-        self.start_over_later(Redo::TopicMadeAgain);
-    }
-
     /// Gives partitions up, [drained](Self::drain) or not. What their tables still hold may be
     /// committed later all the same.
     pub fn revoke(&mut self, partitions: &[TopicPartition]) {

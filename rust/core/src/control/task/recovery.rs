@@ -71,7 +71,7 @@ impl TaskMachine {
     /// A source topic was deleted and made again: what is held, and what is known of the tables'
     /// offsets, is of another topic. The next put starts over.
     pub fn topics_changed(&mut self) {
-        self.start_over_later(Redo::Returned);
+        self.start_over_later(Redo::TopicMadeAgain);
     }
 
     /// The next put starts over. The first reason counts.
