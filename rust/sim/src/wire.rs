@@ -451,7 +451,11 @@ fn heard(w: &mut World, process: usize, session: Uuid, table: &TableName, told: 
         Answer::Missing => return,
     };
     let session = session_index(session);
-    say!(w, "process {process} hears of session {session} t{table} seq {}: {verdict:?}", told.0);
+    say!(
+        w,
+        "process {process} hears of session {session} t{table} seq {}: {verdict:?}",
+        told.0
+    );
     let inbound = Inbound::Outcome {
         session,
         table,

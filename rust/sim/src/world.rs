@@ -405,7 +405,10 @@ impl World {
         let limit = self.steps + LIVENESS_STEPS;
         while self.ledger.violation.is_none() && !self.is_done() {
             if self.steps >= limit {
-                self.runs.iter().flatten().for_each(|run| say!(self, "{run:?}"));
+                self.runs
+                    .iter()
+                    .flatten()
+                    .for_each(|run| say!(self, "{run:?}"));
                 let committed: Vec<i64> =
                     (0..self.active).map(|p| self.group.position(p)).collect();
                 let what = format!("W is {committed:?}, the log ends at {:?}", self.ends);
