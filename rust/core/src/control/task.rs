@@ -364,8 +364,8 @@ impl TaskMachine {
 }
 
 #[cfg(test)]
-#[path = "task/properties.rs"]
-mod properties;
+#[path = "task/property_tests.rs"]
+mod property_tests;
 #[cfg(test)]
 #[path = "task/tests.rs"]
 mod tests;
