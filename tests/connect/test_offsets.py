@@ -193,6 +193,24 @@ def test_the_group_is_changed_behind_our_back(worker, broker, sql, name):
         wait_for(sink.view, ids((0, 110), (130, 155), (0, 155)))
 
 
+# Promise: a topic that was deleted and made again under its name is another topic, known by its id:
+# all its records are written
+def test_a_topic_is_made_again(worker, broker, sql, name):
+    with started(worker, broker, sql, name) as sink:
+        sink.send(100)
+        wait_for(sink.view, ids((0, 100)))
+        sink.stop()
+        broker.delete_topic(name)
+        broker.create_topic(name)
+        sink.sent = 0
+        sink.send(40)
+        sink.resume()
+        wait_for(sink.view, ids((0, 100), (0, 40)))
+        assert sink.view.offsets() == {name: [40]}
+        sink.send(10)
+        wait_for(sink.view, ids((0, 100), (0, 50)))
+
+
 def change(catalog, table: str, update: dict) -> None:
     namespace, table = table.rsplit(".", 1)
     path = f"/v1/namespaces/{namespace}/tables/{table}"

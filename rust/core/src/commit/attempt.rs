@@ -26,7 +26,7 @@ use super::batch::{Choice, choose, order};
 use super::outcome::{SegmentOutcome, is_made_by, rolled_back};
 use super::owner::{OwnerWatch, Ownership, owned_elsewhere};
 use super::state::WriterState;
-use super::validate::{RejectReason, Verdict};
+use super::validate::{RejectReason, Verdict, is_before_reset};
 use super::view::TableView;
 use crate::control::segment::Segment;
 use crate::error::{ErrorKind, Result, SinkError};
@@ -268,6 +268,7 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
         }
         self.resolve(&table, state.as_ref())?;
         self.check_owner(state.as_ref())?;
+        self.check_reset(state.as_ref())?;
         self.check_rollback(&table, state.as_ref())?;
         if !enforced(Rule::OneBase)
             && let Some(pending) = &self.pending
@@ -302,6 +303,20 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
             return Err(refused);
         }
         Ok(())
+    }
+
+    /// Refuses a table that does not say what its offsets were reset to: what it says of them is
+    /// void, and neither "covered" nor a new state may come of it.
+    fn check_reset(&self, state: Option<&WriterState>) -> Result<()> {
+        let open = self.segments.iter().zip(&self.outcomes);
+        let mut open = open.filter(|(_, outcome)| outcome.is_none());
+        match open.any(|(segment, _)| is_before_reset(state, segment)) {
+            true => Err(SinkError::retriable(
+                "RESET_UNSEEN",
+                "the table's offsets were reset, and its metadata does not say so yet; it is read again",
+            )),
+            false => Ok(()),
+        }
     }
 
     fn check_owner(&mut self, state: Option<&WriterState>) -> Result<()> {

@@ -41,6 +41,20 @@ impl SegmentOutcome {
     }
 }
 
+/// The codes of refusals that no waiting cures. A repeated attempt could even do harm: a catalog
+/// that does not store the offsets takes the rows again each time.
+const FINAL_CODES: [&str; 3] = [
+    "TABLE_ROLLED_BACK",
+    "TABLE_OWNED_ELSEWHERE",
+    "STATE_NOT_STORED",
+];
+
+/// Returns the code of a refusal that no waiting cures, if `report` is that of one: the tasks stop at
+/// once.
+pub fn final_code(report: &str) -> Option<&'static str> {
+    FINAL_CODES.into_iter().find(|code| report.contains(code))
+}
+
 /// Tells whether `state` was written by the commit `commit_id`.
 pub fn is_made_by(state: Option<&WriterState>, commit_id: Uuid) -> bool {
     state.is_some_and(|state| state.commit_id == commit_id)

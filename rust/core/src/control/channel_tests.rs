@@ -366,6 +366,22 @@ fn the_clocks_of_host_and_broker_may_differ() {
 }
 
 #[test]
+fn a_coordinator_that_reads_late_takes_no_record_for_young() {
+    let (mut leader, mut topic) = (channel(9), Topic::default());
+    leader.leadership(true, 0);
+    topic.take(&mut leader, 0);
+    let (mut task, session) = process(1);
+    task.submit(segment(session, 0), false, 0);
+    topic.take(&mut task, 0);
+    let stuck = 2 * HOUR as i64;
+    for (offset, record) in topic.records.iter().enumerate() {
+        leader.record(offset as i64, stuck, record, stuck as u64);
+    }
+    let seen = events(&mut leader);
+    assert_eq!(seen, [Event::Promoted, Event::Leave { session }]);
+}
+
+#[test]
 fn a_session_says_when_it_waits_and_when_it_ends() {
     let (mut leader, mut topic) = leader(9);
     let (mut task, session) = process(1);

@@ -4,6 +4,7 @@ mod cases;
 mod create;
 mod faults;
 mod races;
+mod sealed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

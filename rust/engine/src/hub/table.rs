@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use frazil_core::SinkError;
-use frazil_core::commit::outcome::SegmentOutcome;
+use frazil_core::commit::outcome::{SegmentOutcome, final_code};
 use frazil_core::control::coordinator::{self, CoordinatorSettings, Next, TableCoordinator, Told};
 use frazil_core::control::message::{Answer, TableName, TableStamp};
 use frazil_core::control::segment::Segment;
@@ -208,9 +208,11 @@ impl TableHub {
             Answer::Rejected { reason } => Verdict::Rejected(reason),
             Answer::Expired => Verdict::Expired,
             Answer::Fenced { epoch } => Verdict::Fenced { epoch },
-            Answer::Blocked { reason } => Verdict::Failed(
-                SinkError::fatal("TABLE_BLOCKED", reason).with("table", &self.key.ident.0),
-            ),
+            Answer::Blocked { reason } => {
+                let code = final_code(&reason).unwrap_or("TABLE_BLOCKED");
+                let error = SinkError::fatal(code, reason);
+                Verdict::Failed(error.with("table", &self.key.ident.0))
+            }
             Answer::Missing => return,
         };
         if let Some(outcomes) = lock(&self.sessions).get(&session) {

@@ -70,12 +70,16 @@ impl Bed {
         self.open_with(&[])
     }
 
-    pub(crate) fn open_with(&self, more: &[(&str, &str)]) -> Result<Task> {
+    pub(crate) fn settings(&self, more: &[(&str, &str)]) -> BTreeMap<String, String> {
         let mut settings = self.settings.clone();
         for (key, value) in more {
             settings.insert((*key).to_owned(), (*value).to_owned());
         }
-        let session = Session::open(settings)?;
+        settings
+    }
+
+    pub(crate) fn open_with(&self, more: &[(&str, &str)]) -> Result<Task> {
+        let session = Session::open(self.settings(more))?;
         let schema = session.register_schema(&order_schema().to_bytes())?;
         Ok(Task { session, schema })
     }

@@ -6,3 +6,4 @@ mod failures;
 mod partitions;
 mod resets;
 mod tables;
+mod topic;
