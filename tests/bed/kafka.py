@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .artifacts import BROKER_VERSION, java, libraries
-from .process import BedError, Process, free_port, listens, wait_until
+from .process import BedError, Process, free_port, listens, wait_until, wait_until
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -134,6 +134,12 @@ class Broker:
             lambda: name not in self.admin.list_topics(timeout=10).topics,
             30,
         )
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic and waits until its name is free."""
+        for future in self.admin.delete_topics([name]).values():
+            future.result(30)
+        wait_until(f"{name} to go", lambda: name not in self.admin.list_topics(timeout=5).topics, 30)
 
     def produce(
         self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None]]

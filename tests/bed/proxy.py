@@ -196,6 +196,9 @@ class Proxy:
         self._tls: ssl.SSLContext | None = None
         if certificate is not None:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            # A client that resumes a session does not look at the certificate again.
+            self._tls.num_tickets = 0
+            self._tls.options |= ssl.OP_NO_TICKET
             self.present(certificate)
         scheme = "http" if self._tls is None else "https"
         self.uri = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"

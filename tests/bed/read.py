@@ -101,7 +101,8 @@ class TableView:
         for key, value in self.metadata()["properties"].items():
             if key.startswith("frazil.w."):
                 for entry in json.loads(value)["t"].values():
-                    found[entry["n"]] = entry["o"]
+                    if "z" not in entry:  # what a deleted topic of that name left
+                        found[entry["n"]] = entry["o"]
         return found
 
 

@@ -111,6 +111,7 @@ def started(worker: Worker, broker, catalog, name: str) -> Iterator[Sink]:
 
 # Promise: offsets altered or deleted by Connect's REST are obeyed: records from there on are written
 # once more, those that are skipped are not, and the same request twice is one reset
+# Injection: 55
 def test_offsets_are_altered_over_rest(worker, broker, sql, name):
     with started(worker, broker, sql, name) as sink:
         sink.send(100)
@@ -139,6 +140,7 @@ def test_offsets_are_altered_over_rest(worker, broker, sql, name):
 
 
 # Promise: when Kafka refuses altered offsets after the tables took them, nothing is lost or doubled
+# Injection: 55
 @pytest.mark.parametrize("offset", [30, 500, None])
 def test_a_reset_that_kafka_refuses_changes_no_row(worker, broker, sql, name, offset):
     with started(worker, broker, sql, name) as sink:
@@ -163,6 +165,7 @@ def test_a_reset_that_kafka_refuses_changes_no_row(worker, broker, sql, name, of
 
 # Promise: offsets that other tools moved back are skipped as far as the table has their records, and
 # those moved forward are obeyed; a consumer group that is gone costs and doubles nothing
+# Injection: 56
 def test_the_group_is_changed_behind_our_back(worker, broker, sql, name):
     with started(worker, broker, sql, name) as sink:
         sink.send(100)
@@ -190,6 +193,24 @@ def test_the_group_is_changed_behind_our_back(worker, broker, sql, name):
         wait_for(sink.view, ids((0, 110), (130, 155), (0, 155)))
 
 
+# Promise: a topic that was deleted and made again under its name is another topic, known by its id:
+# all its records are written
+def test_a_topic_is_made_again(worker, broker, sql, name):
+    with started(worker, broker, sql, name) as sink:
+        sink.send(100)
+        wait_for(sink.view, ids((0, 100)))
+        sink.stop()
+        broker.delete_topic(name)
+        broker.create_topic(name)
+        sink.sent = 0
+        sink.send(40)
+        sink.resume()
+        wait_for(sink.view, ids((0, 100), (0, 40)))
+        assert sink.view.offsets() == {name: [40]}
+        sink.send(10)
+        wait_for(sink.view, ids((0, 100), (0, 50)))
+
+
 def change(catalog, table: str, update: dict) -> None:
     namespace, table = table.rsplit(".", 1)
     path = f"/v1/namespaces/{namespace}/tables/{table}"
@@ -205,6 +226,7 @@ def state_key(view: TableView) -> str:
 
 # Promise: a table whose state property was removed goes on from its snapshots; one that was copied
 # with the properties of another table begins at the beginning
+# Injection: 60
 def test_properties_are_removed_and_copied(worker, broker, rest, name):
     with started(worker, broker, rest, name) as sink:
         for count in (60, 40):
@@ -232,6 +254,7 @@ def test_properties_are_removed_and_copied(worker, broker, rest, name):
 
 
 # Promise: after a rollback the sink says so and goes on; `frazil state reset` writes the rows again
+# Injection: 59
 def test_a_table_is_rolled_back(worker, broker, rest, name, scratch):
     with started(worker, broker, rest, name) as sink:
         for count in (60, 40):
@@ -257,6 +280,7 @@ def test_a_table_is_rolled_back(worker, broker, rest, name, scratch):
 
 
 # Promise: a state property that nobody can read stops the task with a remedy that works
+# Injection: 60
 def test_a_damaged_property_stops_the_task_until_it_is_repaired(worker, broker, rest, name, scratch):
     with started(worker, broker, rest, name) as sink:
         sink.send(100)

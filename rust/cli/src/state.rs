@@ -28,7 +28,7 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<bool, String> {
     if !matches!(command.as_str(), "show" | "repair" | "reset") {
         return Err(format!("`{command}` is not `show`, `repair` or `reset`"));
     }
-    if command == "reset" && arguments.all == !arguments.offsets.is_empty() {
+    if command == "reset" && arguments.all != arguments.offsets.is_empty() {
         return Err(
             "say which offsets: `--offsets TOPIC:PARTITION=OFFSET`, or `--all` for every partition"
                 .to_owned(),

@@ -343,13 +343,9 @@ impl Catalog {
         if leak {
             ledger.violated("S26", format!("table {table}: a secret is in the state"));
         }
+        let foreign_now = view.0.heads[branch].as_ref().map_or(0, |head| head.foreign);
         match view.stored_state(branch) {
             Ok(Some(state)) => {
-                let foreign_now = view.0.heads[branch].as_ref().map_or(0, |head| head.foreign);
-                let mut bounds = [-1; PARTITIONS];
-                for (bound, partition) in bounds.iter_mut().zip(&names.partitions) {
-                    *bound = state.bound(partition).unwrap_or(-1);
-                }
                 let applied = Applied {
                     table,
                     incarnation: slot.incarnation,
@@ -357,7 +353,7 @@ impl Catalog {
                     state_snapshot_id: state.snapshot_id,
                     files: &request.files,
                     epoch: state.epoch,
-                    bounds,
+                    bounds: bounds(names, &state),
                     valid_through: state.valid_through_ms(),
                     foreign: (foreign_before.max(foreign_now), foreign_now),
                 };
@@ -365,11 +361,8 @@ impl Catalog {
             }
             _ => ledger.violated("S6", format!("table {table}: a snapshot without a state")),
         }
-        let previous = current.0.updated_ms;
-        if view.0.heads[branch]
-            .as_ref()
-            .is_some_and(|head| head.timestamp_ms < previous)
-        {
+        let head = view.0.heads[branch].as_ref();
+        if head.is_some_and(|head| head.timestamp_ms < current.0.updated_ms) {
             ledger.violated(
                 "S20",
                 format!("table {table}: a snapshot is older than the last"),
@@ -436,4 +429,13 @@ impl Meta {
 /// The error of a table that does not exist, as both catalogs of the engine give it.
 pub(crate) fn not_found() -> SinkError {
     SinkError::config("TABLE_NOT_FOUND", "the table does not exist")
+}
+
+/// The offsets that `state` holds of all partitions.
+fn bounds(names: &Names, state: &WriterState) -> [i64; PARTITIONS] {
+    let mut bounds = [-1; PARTITIONS];
+    for (bound, partition) in bounds.iter_mut().zip(&names.partitions) {
+        *bound = state.bound(partition).unwrap_or(-1);
+    }
+    bounds
 }

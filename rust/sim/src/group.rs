@@ -99,7 +99,7 @@ impl Group {
     }
 
     /// Returns the partitions that `run` gets now, and makes it their owner.
-    pub(crate) fn to_assign(&mut self, run: RunId, eager: bool) -> u8 {
+    pub(crate) fn newly_assigned(&mut self, run: RunId, eager: bool) -> u8 {
         let ready = |joined: u32| joined == self.generation;
         let all_ready = self.members.iter().all(|(_, joined)| ready(*joined));
         let own_ready = self
@@ -155,7 +155,7 @@ mod tests {
         let (mut group, mut rng) = (Group::default(), Rng::new(1));
         group.join(1, 1, &mut rng);
         group.revoked(1, 0);
-        assert_eq!(group.to_assign(1, true), 1);
+        assert_eq!(group.newly_assigned(1, true), 1);
         assert_eq!(group.commit(1, 0, 5), Some((0, 5)));
         assert_eq!(group.commit(2, 0, 9), None);
         group.remove(1, 1, &mut rng);
@@ -172,17 +172,20 @@ mod tests {
         let (mut group, mut rng) = (Group::default(), Rng::new(1));
         group.join(1, 3, &mut rng);
         group.revoked(1, 0);
-        let held = group.to_assign(1, true);
+        let held = group.newly_assigned(1, true);
         assert_eq!(held, 0b111);
         group.join(2, 3, &mut rng);
         group.revoked(2, 0);
         assert_eq!(
-            group.to_assign(2, true),
+            group.newly_assigned(2, true),
             0,
             "the first has not given up anything yet"
         );
         assert_eq!(group.to_revoke(1, held, true), held);
         group.revoked(1, held);
-        assert_eq!(group.to_assign(1, true) | group.to_assign(2, true), 0b111);
+        assert_eq!(
+            group.newly_assigned(1, true) | group.newly_assigned(2, true),
+            0b111
+        );
     }
 }

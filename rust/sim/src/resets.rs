@@ -90,7 +90,11 @@ fn draw(w: &mut World) -> Vec<(usize, Option<i64>)> {
             }
             let end = w.ends[partition];
             let offset = w.rng.below(end as u64 + 1) as i64;
-            let asked = w.rng.chance(100).then_some(None).unwrap_or(Some(offset));
+            let asked = if w.rng.chance(100) {
+                None
+            } else {
+                Some(offset)
+            };
             w.rng.chance(600).then_some((partition, asked))
         })
         .collect()

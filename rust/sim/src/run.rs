@@ -172,7 +172,7 @@ fn iterate(w: &mut World, run: &mut Run) {
         return begin_close(w, run, revoked);
     }
     w.group.revoked(run.id, 0);
-    let mask = w.group.to_assign(run.id, w.plan.eager);
+    let mask = w.group.newly_assigned(run.id, w.plan.eager);
     if mask != 0 {
         return open(w, run, mask);
     }

@@ -194,7 +194,7 @@ fn result(number: u32, covers: &[Cover], last: &[Noted]) -> String {
         if cases.is_empty() {
             return "not run".to_owned();
         }
-        match cases.iter().any(|noted| own(noted)) {
+        match cases.iter().any(own) {
             true => ended.extend(cases.into_iter().filter(own)),
             false => ended.extend(cases),
         }

@@ -71,6 +71,7 @@ fn the_form_of_each_message() {
 }
 
 // Promise: A control message that is garbage, foreign, of another version or too long is ignored.
+// Injection: 50
 #[test]
 fn what_is_no_message_of_ours_is_ignored_and_why() {
     let good = text(Body::Drain);

@@ -354,7 +354,7 @@ impl TaskMachine {
         self.failed.is_some() || self.redo.is_some()
     }
 
-    fn awaits_dead_letters(&self) -> bool {
+    pub(super) fn awaits_dead_letters(&self) -> bool {
         self.dead_letters_pending && enforced(Rule::DeadLettersFirst)
     }
 
@@ -364,8 +364,8 @@ impl TaskMachine {
 }
 
 #[cfg(test)]
-#[path = "task/properties.rs"]
-mod properties;
+#[path = "task/property_tests.rs"]
+mod property_tests;
 #[cfg(test)]
 #[path = "task/tests.rs"]
 mod tests;

@@ -92,10 +92,9 @@ impl TaskMachine {
             return Err(error);
         }
         let ended = self.session();
-        if self.awaits_dead_letters() {
-            self.progress.unsettle();
-        }
-        let rewinds = self.progress.redo(fresh);
+        // A record whose dead letter may still fail comes again, whatever stands around it (R4).
+        let settled = !self.awaits_dead_letters();
+        let rewinds = self.progress.redo(fresh, settled);
         for table in &mut self.tables {
             *table = TableState::default();
         }

@@ -40,7 +40,7 @@ fn task(tables: usize) -> TaskMachine {
 }
 
 fn load(task: &mut TaskMachine, table: TableIndex, held: Held) -> Result<()> {
-    load_as(task, table, TABLE, 0, held)
+    load_as(task, table, TABLE, 3, held)
 }
 
 fn load_as(

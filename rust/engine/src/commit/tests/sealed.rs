@@ -64,6 +64,9 @@ fn file_at(path: &str, rows: i64) -> DataFile {
         .unwrap()
 }
 
+/// Makes an honest segment another one.
+type Change = Box<dyn FnOnce(&mut RemoteSegment)>;
+
 #[tokio::test]
 async fn a_segment_comes_back_as_it_was_sealed_and_can_be_committed() {
     for version in [FormatVersion::V2, FormatVersion::V3] {
@@ -141,7 +144,7 @@ async fn only_the_segment_that_was_sealed_comes_back() {
 #[tokio::test]
 async fn a_session_hears_that_its_files_are_of_no_use_any_more() {
     let sent = sent(FormatVersion::V2, &[(0, 0, 10)]).await;
-    let lost: [Box<dyn FnOnce(&mut RemoteSegment)>; 4] = [
+    let lost: [Change; 4] = [
         Box::new(|r| r.message.uuid = Uuid::from_u128(1)),
         Box::new(|r| r.message.manifests[0].len += 1),
         Box::new(|r| r.message.manifests[0].sha256[0] ^= 1),

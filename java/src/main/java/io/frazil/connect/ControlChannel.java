@@ -46,8 +46,8 @@ final class ControlChannel {
 
     private final String name;
     private final String topic;
-    private final Session session;
-    private final Supplier<ControlLink> links;
+    private Session session;
+    private Supplier<ControlLink> links;
     private final Deque<byte[]> outbox = new ArrayDeque<>();
     private final CountDownLatch ended = new CountDownLatch(1);
     private int tasks;
@@ -73,18 +73,28 @@ final class ControlChannel {
     /** Joins the channel of a task's connector in this process; the first task opens it. */
     static ControlChannel join(Map<String, String> taskConfig) {
         String key = taskConfig.get("name") + "\n" + Coordination.fingerprint(taskConfig);
+        ControlChannel channel;
         synchronized (CHANNELS) {
-            ControlChannel channel = CHANNELS.get(key);
+            channel = CHANNELS.get(key);
             if (channel == null || channel.failure != null) { // A failed one is left to those who have it.
-                channel = open(taskConfig);
+                channel = new ControlChannel(taskConfig.get("name"), Coordination.topicOf(taskConfig), null, null);
                 CHANNELS.put(key, channel);
             }
             channel.tasks++;
+        }
+        try {
+            channel.openOnce(taskConfig); // Not under the lock of all: a catalog may let it wait.
             return channel;
+        } catch (RuntimeException | LinkageError e) {
+            channel.leave();
+            throw e;
         }
     }
 
-    private static ControlChannel open(Map<String, String> taskConfig) {
+    private synchronized void openOnce(Map<String, String> taskConfig) {
+        if (session != null) {
+            return;
+        }
         KafkaSettings settings = KafkaSettings.of(taskConfig);
         if (settings.missing() != null) {
             throw new ConnectException("this worker has no Kafka client settings for `" + Coordination.KEY
@@ -94,15 +104,12 @@ final class ControlChannel {
         Map<String, String> config = new HashMap<>(taskConfig);
         config.put("frazil.internal.role", "channel");
         // The core refuses dangerous settings here, before any client reads them.
-        Session session = NativeSink.open(config);
-        ControlClients clients = new ControlClients(config, settings.values());
-        ControlChannel channel =
-                new ControlChannel(config.get("name"), Coordination.topicOf(config), session, clients::open);
-        channel.start();
-        return channel;
+        session = NativeSink.open(config);
+        links = new ControlClients(config, settings.values())::open;
+        start();
     }
 
-    void start() {
+    synchronized void start() {
         Thread thread = new Thread(this::run, "frazil-control-" + name);
         thread.setDaemon(true);
         thread.start();
@@ -122,6 +129,11 @@ final class ControlChannel {
     /** Ends the thread and waits a little, so that another process leads at once. */
     void stop() {
         stopping = true;
+        synchronized (this) {
+            if (session == null) {
+                return; // It was never opened.
+            }
+        }
         try {
             if (!ended.await(LEAVE_WAIT_MILLIS, TimeUnit.MILLISECONDS)) {
                 LOG.debug("The control channel of {} still ends", name);

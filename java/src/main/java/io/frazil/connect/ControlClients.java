@@ -118,6 +118,7 @@ final class ControlClients {
         values.put("client.id", prefix + "-" + connector + "-" + role);
         values.put("request.timeout.ms", "5000");
         values.put("default.api.timeout.ms", "10000");
+        values.put("reconnect.backoff.max.ms", "5000"); // Clients warn of each attempt.
         return values;
     }
 

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 
 /** The requests of {@code control} ({@code docs/wire-format.md}, "Requests"). */
 final class Requests {
@@ -18,6 +19,7 @@ final class Requests {
     private static final int CHANNEL = 7;
     private static final int ALTER_OFFSETS = 8;
     private static final int EPOCH = 9;
+    private static final int TOPIC_IDS = 10;
     private static final int BYTES_MAX = 16 << 20;
 
     private Requests() {}
@@ -66,6 +68,21 @@ final class Requests {
             partition(sink, partition);
             sink.u8(offset == null ? 0 : 1);
             sink.i64(offset == null ? 0 : offset);
+        });
+        return sink.toByteArray();
+    }
+
+    /** These are the ids of source topics. */
+    static byte[] topicIds(Map<String, Uuid> topics) {
+        ByteSink sink = start(TOPIC_IDS);
+        sink.i32(topics.size());
+        topics.forEach((topic, id) -> {
+            sink.text(topic);
+            // As a UUID is written: the most significant byte first.
+            sink.raw(ByteBuffer.allocate(16)
+                    .putLong(id.getMostSignificantBits())
+                    .putLong(id.getLeastSignificantBits())
+                    .flip());
         });
         return sink.toByteArray();
     }

@@ -77,6 +77,24 @@ public class FrazilSinkTaskTest {
         task.stop();
     }
 
+    @Test
+    public void withoutBrokersATaskGoesOnAndEndsAndBeginsAgain() throws Exception {
+        Map<String, String> config = Configs.localTask(folder.getRoot().toPath());
+        config.put(Coordination.RESOLVED_KEY, "topic");
+        config.put("iceberg.kafka.bootstrap.servers", "127.0.0.1:1");
+        for (int life = 0; life < 2; life++) {
+            task.start(config);
+            task.open(List.of(P0));
+            task.put(List.of());
+            assertEquals(Map.of(P0, 42L), preCommit(42));
+            task.put(List.of());
+            task.close(List.of(P0));
+            long begun = System.nanoTime();
+            task.stop();
+            assertTrue("a task has 5 s to end", System.nanoTime() - begun < 4_500_000_000L);
+        }
+    }
+
     private Map<TopicPartition, Long> preCommit(long asked) {
         Map<TopicPartition, OffsetAndMetadata> answer = task.preCommit(Map.of(P0, new OffsetAndMetadata(asked)));
         return Map.of(P0, answer.get(P0).offset());

@@ -331,12 +331,12 @@ impl World {
             Step::Answer { place, again } => self.answer(place, again),
             Step::Expire(table) => self.expire(table),
             Step::SealFails => {
-                let error = SinkError::retriable("STORAGE", "later");
+                let error = SinkError::retriable("STORAGE_REFUSED", "later");
                 self.task.seal_failed(self.task.session(), &error);
             }
             Step::Spoiled => {
                 self.task.spoil_all();
-                let error = SinkError::retriable("STORAGE", "later");
+                let error = SinkError::retriable("STORAGE_REFUSED", "later");
                 let fresh = self.fresh();
                 let begun = self.task.recover(error, 0, fresh).unwrap();
                 self.begun(begun);
