@@ -23,6 +23,10 @@ class Failpoints:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._armed = 0
+        self._before: dict[str, int] = {}
+        # Whose output tells what happened.
+        self.worker = None
         self.disarm()
 
     def worker_options(self) -> dict[str, object]:
@@ -34,10 +38,13 @@ class Failpoints:
 
     def arm(self, **points: str) -> None:
         """Sets what happens at each point; `__` stands for a dot and `_` for a dash."""
-        lines = [
-            f"{name.replace('__', '.').replace('_', '-')}={action}\n"
-            for name, action in points.items()
-        ]
+        # Each line has a count of its own in the process, so that none may be like an earlier one.
+        self._armed += 1
+        lines = []
+        for name, action in points.items():
+            point = name.replace("__", ".").replace("_", "-")
+            lines.append(f"{point}={action}{' ' * self._armed}\n")
+            self._before[point] = self._count(point)
         fresh = self._file.with_suffix(".new")
         fresh.write_text("".join(lines))
         fresh.replace(self._file)
@@ -45,18 +52,13 @@ class Failpoints:
     def disarm(self) -> None:
         self.arm()
 
+    def _count(self, point: str) -> int:
+        """Counts how often a point has happened so far."""
+        said = f"failpoint {point}:"
+        return 0 if self.worker is None else self.worker.log().count(said)
 
-def cuts(worker) -> list[str]:
-    """Returns the points that happened in a worker so far, as `name: action`."""
-    said = "failpoint "
-    lines = worker.log().splitlines()
-    return [line.split(said, 1)[1] for line in lines if line.startswith(said)]
-
-
-def wait_cut(worker, point: str, already: int = 0, timeout: float = 60) -> None:
-    """Waits until a point happened once more than `already`."""
-    wait_until(
-        f"the failpoint {point}",
-        lambda: sum(cut.startswith(f"{point}:") for cut in cuts(worker)) > already,
-        timeout,
-    )
+    def wait_cut(self, point: str, timeout: float = 60) -> None:
+        """Waits until a point has happened since it was armed."""
+        wait_until(
+            f"the failpoint {point}", lambda: self._count(point) > self._before[point], timeout
+        )

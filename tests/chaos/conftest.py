@@ -41,6 +41,7 @@ def proxy(proxied: Proxied) -> Iterator[Proxy]:
 @pytest.fixture
 def points(failpoints: Failpoints, cut_worker: Worker) -> Iterator[Failpoints]:
     """The failpoints, disarmed when the test ends; a worker that was killed is started again."""
+    failpoints.worker = cut_worker
     yield failpoints
     failpoints.disarm()
     if not cut_worker.process.running():

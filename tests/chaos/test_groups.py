@@ -11,7 +11,6 @@ from confluent_kafka import Consumer
 
 from bed.connect import Worker
 from bed.exactly import Flow, pause_for
-from bed.failpoints import wait_cut
 from bed.process import wait_until
 
 long = pytest.mark.long
@@ -66,7 +65,7 @@ def test_a_task_is_blocked_for_longer_than_it_may(flow, points):
         run.wait_lag()
         points.arm(session__after_append="wait:12000*1")
         run.send(400)
-        wait_cut(run.worker, "session.after-append")
+        points.wait_cut("session.after-append")
         points.disarm()
         run.send(400)
         # The other task has all partitions now, and the blocked one does not know.

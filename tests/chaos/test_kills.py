@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bed.failpoints import wait_cut
 from bed.process import wait_until
 from bed.proxy import Hold
 
@@ -37,7 +36,7 @@ def test_a_worker_dies_at_a_step(flow, points, point, landed):
         points.arm(**{point.replace(".", "__").replace("-", "_"): "kill"})
         run.send(800)
         run.worker.process.wait_ended()
-        wait_cut(run.worker, point)
+        points.wait_cut(point)
         points.disarm()
         if landed is not None:
             # Two tasks, whose segments are in one commit or in two.

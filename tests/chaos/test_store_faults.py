@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import subprocess
 import urllib.parse
 from pathlib import Path
@@ -14,7 +14,6 @@ from botocore.config import Config
 
 from bed.catalogs import RestCatalog, SeaweedFS, SqlCatalog
 from bed.exactly import Flow, pause_for
-from bed.failpoints import wait_cut
 from bed.process import wait_until
 from bed.proxy import Answer, Asked, Hold, Proxied, Proxy, delay
 from bed.read import local
@@ -234,7 +233,7 @@ def test_files_vanish_before_they_are_committed(flow, points, kinds):
         before = files_of(run)
         points.arm(seal__after_manifest="wait:4000*1")
         run.send(400)
-        wait_cut(run.worker, "seal.after-manifest")
+        points.wait_cut("seal.after-manifest")
         points.disarm()
         fresh = {path for path in files_of(run) - before if path.name.endswith(kinds)}
         fresh = {path for path in fresh if not path.name.endswith(".metadata.json")}
@@ -270,13 +269,9 @@ def test_a_disk_is_full_and_then_read_only(flow, scratch, name):
 
 def fill(file: Path) -> None:
     """Writes until there is no room."""
-    with file.open("wb") as out:
-        try:
-            while True:
-                out.write(b"\0" * 4096)
-                out.flush()
-        except OSError:
-            os.truncate(file, max(0, file.stat().st_size - 1))
+    with file.open("wb", buffering=0) as out, contextlib.suppress(OSError):
+        while out.write(b"\0" * 4096):
+            continue
 
 
 def remount(folder: Path, how: str) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from bed import data
 from bed.exactly import Flow, pause_for
-from bed.failpoints import wait_cut
 from bed.process import wait_until
 from bed.proxy import Gate
 
@@ -46,7 +45,7 @@ def test_native_code_panics(flow, cut_worker, broker, proxied, points, name, poi
             run.send_noise(4000)
         else:
             run.send(400)
-        wait_cut(run.worker, point)
+        points.wait_cut(point)
         points.disarm()
         wait_until(
             "the end of the trouble",
@@ -195,7 +194,7 @@ def test_a_stopped_task_hangs(flow, points):
         run.wait_lag()
         points.arm(session__after_append="wait:25000*1")
         run.send(400)
-        wait_cut(run.worker, "session.after-append")
+        points.wait_cut("session.after-append")
         points.disarm()
         run.worker.insist("PUT", f"/connectors/{run.name}/stop")
         pause_for(1)

@@ -29,7 +29,7 @@ pub use errors::store_error;
 
 pub(crate) use cloud::{ca_file, has_static_s3_keys};
 pub(crate) use credentials::{is_credential_property, is_expiry_property};
-pub(crate) use errors::{copy as copy_error, find_sink_error};
+pub(crate) use errors::{copy as copy_error, find_sink_error, may_pass};
 
 use credentials::{VendedAws, VendedAzure, VendedGcp, VendedKeys};
 use iceberg_io::IcebergStorage;

@@ -371,7 +371,9 @@ fn hub_tells(w: &mut World, hub: &mut Hub, table: usize, told: Told) {
         && let Some(file) = w.file_at(session, table, told.seq)
     {
         let file_copy = w.files[file].clone();
-        w.ledger.told_durable(&file_copy, file, *snapshot_id);
+        // A state that is read through a later reset names no snapshot.
+        let named = snapshot_id.filter(|id| *id >= 0);
+        w.ledger.told_durable(&file_copy, file, named);
     }
     let Some(told) = wire::tell(w, hub, table, told) else {
         return;

@@ -1,6 +1,8 @@
 //! The native half of a task: what the engine's session does around the [`TaskMachine`], with bits
 //! for rows and a list of uploads for the object store.
 
+use std::collections::BTreeMap;
+
 use frazil_core::commit::view::TableView;
 use frazil_core::control::segment::{FileCounts, SealedManifest, Segment};
 use frazil_core::control::task::{
@@ -372,7 +374,7 @@ fn segment(
         branch: BRANCHES[w.plan.tables[table].branch].to_owned(),
         ranges,
         watermarks: sealed.watermarks,
-        topic_ids: Default::default(),
+        topic_ids: BTreeMap::new(),
         manifests,
         rows,
         bytes: rows * 10,

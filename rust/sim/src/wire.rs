@@ -215,19 +215,11 @@ pub(crate) fn step(w: &mut World, process: usize) -> bool {
     }
     end.position = end.position.max(w.topic.first);
     if end.position < w.topic.end() && w.rng.chance(700) {
-        let record = w.topic.log[(end.position - w.topic.first) as usize].clone();
-        // By a clock that nobody sets: a jump would make all records too old, or none.
-        let age_ms = (w.now_ms - record.written_ms) as i64;
-        say!(
-            w,
-            "process {process} reads record {} of age {age_ms}; ignored {:?}",
-            end.position,
-            end.channel.ignored()
-        );
-        end.channel
-            .record(end.position, age_ms, &record.bytes, now_ms);
-        end.position += 1;
-        w.dispatched();
+        for _ in 0..w.rng.between(1, 32) {
+            if end.position < w.topic.end() {
+                read(w, process, &mut end, now_ms);
+            }
+        }
         pump(w, process, end);
         return true;
     }
@@ -243,6 +235,17 @@ pub(crate) fn step(w: &mut World, process: usize) -> bool {
     }
     pump(w, process, end);
     worked
+}
+
+fn read(w: &mut World, process: usize, end: &mut End, now_ms: u64) {
+    let record = w.topic.log[(end.position - w.topic.first) as usize].clone();
+    // By a clock that nobody sets: a jump would make all records too old, or none.
+    let age_ms = (w.now_ms - record.written_ms) as i64;
+    let offset = end.position;
+    say!(w, "process {process} reads record {offset} of age {age_ms}");
+    end.channel.record(offset, age_ms, &record.bytes, now_ms);
+    end.position += 1;
+    w.dispatched();
 }
 
 fn send(w: &mut World, process: usize, bytes: &[u8]) {
@@ -398,7 +401,7 @@ fn offer_remote(w: &mut World, hub: &mut Hub, end: &mut End, remote: RemoteSegme
         branch: message.table.branch,
         ranges: ranges.ranges,
         watermarks: ranges.watermarks,
-        topic_ids: Default::default(),
+        topic_ids: ranges.topic_ids,
         manifests,
         rows: message.rows,
         bytes: message.bytes,

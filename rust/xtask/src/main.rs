@@ -12,6 +12,7 @@ mod parts;
 mod promises;
 mod results;
 mod run;
+mod sim;
 mod source;
 mod tidy;
 mod tools;
@@ -32,7 +33,7 @@ usage: ./x TASK
         --data flights: the flights and weather of New York in 2013, into two tables.
         --zip: install the plugin from the zip, not as the one JAR.
   test [--only PART]... [--all]
-        Runs what CI runs: fmt tidy clippy build rust java dist failpoints bed e2e
+        Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed e2e
         promises injections.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
   chaos [--scenario NAME] [--minutes M] [--all] [--built]
@@ -40,6 +41,10 @@ usage: ./x TASK
         docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
         random for so long. --all: every scenario. --built: with library and plugin as they are.
         Words after `--` go to pytest.
+  sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
+        Runs the state machines in a simulated world and checks each step (rust/sim).
+        --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
+        and a checker must notice. --help: all its options.
   injections [--write]
         Checks (or writes) the table of injected faults in docs/exactly-once.md.
   dist  Builds the plugin: build/dist/*.jar and *.zip.
@@ -78,6 +83,7 @@ fn dispatch() -> Result<bool, Failure> {
         "demo" => demo(arguments),
         "promises" => promise_table(arguments),
         "chaos" => chaos_runs(arguments),
+        "sim" => simulator(arguments),
         "injections" => injection_table(arguments),
         "mutants" => without_guards(arguments),
         "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
@@ -120,6 +126,16 @@ fn test(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
         }
     }
     parts::run(&wanted)
+}
+
+fn simulator(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut words = Vec::new();
+    let raw = arguments.raw_args().map_err(|error| error.to_string())?;
+    for word in raw {
+        let word = word.into_string();
+        words.push(word.map_err(|word| format!("{} is no text", word.display()))?);
+    }
+    sim::run(&words, &run::Log::open("sim")?)
 }
 
 fn demo(mut arguments: lexopt::Parser) -> Result<bool, Failure> {

@@ -12,6 +12,7 @@ use crate::mutants;
 use crate::promises::{self, Ran};
 use crate::results::{self, Counts, TestResult};
 use crate::run::{Log, root};
+use crate::sim;
 use crate::tidy;
 use crate::tools;
 
@@ -42,6 +43,7 @@ const PARTS: &[(&str, Phase)] = &[
     ("clippy", Phase::Build),
     ("build", Phase::Build),
     ("rust", Phase::Tests),
+    ("sim", Phase::Tests),
     ("java", Phase::Tests),
     ("failpoints", Phase::Build),
     ("dist", Phase::Build),
@@ -138,6 +140,7 @@ fn part(name: &str, wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
             let good = log.run(test.args(workspace))?;
             Ok((good, Some(results::from_cargo(&log.lines()?))))
         }
+        "sim" => plain(sim::check(log)?),
         "java" => java(log),
         "dist" => plain(tools::dist(log)?),
         "failpoints" => plain(chaos::build(log)?),

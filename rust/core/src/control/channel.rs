@@ -36,6 +36,8 @@ const RESEND_INTERVALS: u64 = 2;
 const HELLO_ANSWER_MS: u64 = 1_000;
 /// How long the own HELLO may take to come back before it is sent again.
 const HELLO_RESEND_MS: u64 = 5_000;
+/// One that took longer than this says too little about the broker's clock: another one is sent.
+const HELLO_WAY_MS_MAX: u64 = 60_000;
 
 /// What a channel has to know of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -282,13 +284,8 @@ impl Channel {
             unacked.sent_at_ms = None;
         }
         if leader {
-            self.elections += 1;
-            self.role = Role::Electing {
-                since_ms: now_ms,
-                sent_at_ms: now_ms,
-            };
             self.events.push_back(Event::Promoted);
-            self.say_hello();
+            self.elect(now_ms);
         } else {
             self.role = Role::Follower;
             self.events.push_back(Event::Demoted);
@@ -301,13 +298,17 @@ impl Channel {
             unacked.sent_at_ms = None;
         }
         if self.is_leader() {
-            self.elections += 1;
-            self.role = Role::Electing {
-                since_ms: now_ms,
-                sent_at_ms: now_ms,
-            };
-            self.say_hello();
+            self.elect(now_ms);
         }
+    }
+
+    fn elect(&mut self, now_ms: u64) {
+        self.elections += 1;
+        self.role = Role::Electing {
+            since_ms: now_ms,
+            sent_at_ms: now_ms,
+        };
+        self.say_hello();
     }
 
     fn say_hello(&mut self) {
@@ -373,7 +374,11 @@ impl Channel {
         let own = hello.coordinator == self.settings.id;
         match self.role {
             Role::Electing { since_ms, .. } if own && hello.election == self.elections => {
-                let way_ms = i64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(i64::MAX);
+                let way_ms = now_ms.saturating_sub(since_ms);
+                if way_ms > HELLO_WAY_MS_MAX {
+                    return self.elect(now_ms);
+                }
+                let way_ms = i64::try_from(way_ms).unwrap_or(i64::MAX);
                 self.age_base_ms = Some(age_ms.saturating_sub(way_ms));
                 self.role = Role::Leading { term: offset };
             }
@@ -485,12 +490,16 @@ impl Channel {
         } = self.role
             && now_ms >= sent_at_ms.saturating_add(HELLO_RESEND_MS)
         {
-            // Of an earlier one of this election the echo may come yet.
-            self.role = Role::Electing {
-                since_ms,
-                sent_at_ms: now_ms,
-            };
-            self.say_hello();
+            if now_ms.saturating_sub(since_ms) > HELLO_WAY_MS_MAX {
+                self.elect(now_ms);
+            } else {
+                // Of an earlier one of this election the echo may come yet.
+                self.role = Role::Electing {
+                    since_ms,
+                    sent_at_ms: now_ms,
+                };
+                self.say_hello();
+            }
         }
         if self.hello_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             self.hello_at_ms = None;

@@ -373,12 +373,15 @@ fn a_coordinator_that_reads_late_takes_no_record_for_young() {
     let (mut task, session) = process(1);
     task.submit(segment(session, 0), false, 0);
     topic.take(&mut task, 0);
-    let stuck = 2 * HOUR as i64;
+    let stuck = 2 * HOUR;
     for (offset, record) in topic.records.iter().enumerate() {
-        leader.record(offset as i64, stuck, record, stuck as u64);
+        leader.record(offset as i64, stuck as i64, record, stuck);
     }
-    let seen = events(&mut leader);
-    assert_eq!(seen, [Event::Promoted, Event::Leave { session }]);
+    assert_eq!(events(&mut leader), [Event::Promoted], "it asks once more");
+    topic.take(&mut leader, stuck);
+    leader.record(2, 0, &topic.records[2], stuck + 7);
+    leader.record(3, stuck as i64, &topic.records[1], stuck + 7);
+    assert_eq!(events(&mut leader), [Event::Leave { session }]);
 }
 
 #[test]

@@ -553,6 +553,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rewind_repeats_records_that_are_not_settled() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        progress.read(&p(0), 3, 4);
+        progress.wrote(0, &p(0), (4, 4), None);
+        assert_eq!(progress.redo(session(2), false), vec![(p(0), 3)]);
+    }
+
+    #[test]
     fn an_offset_can_be_asked_for_without_moving_it() {
         let mut progress = WriterProgress::new(session(1), 1);
         assert!(!progress.assign(&[p(0)]));

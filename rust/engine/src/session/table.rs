@@ -27,6 +27,7 @@ use crate::catalog::{Catalog, LoadedTable};
 use crate::failpoint;
 use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
+use crate::storage::may_pass;
 use crate::writer::TableWriter;
 
 /// The least time that a catalog gets for an answer.
@@ -356,7 +357,7 @@ impl TableSlot {
                     hub.submit(segment, urgent);
                     return failpoint::cut("seal.after-submit");
                 }
-                Ok(Err(error)) => error,
+                Ok(Err(error)) => may_pass(error),
                 Err(_) => SinkError::internal("sealing a segment panicked"),
             };
             let error = error.with("table", table);

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use crate::failpoint;
-use crate::storage::{TableStorage, store_error, whole};
+use crate::storage::{TableStorage, may_pass, store_error, whole};
 
 /// Bytes of each part of a multipart upload.
 pub(super) const PART_BYTES: usize = 8 << 20;
@@ -42,7 +42,7 @@ impl FileStore for TableStorage {
     }
 
     fn error(&self, location: &str, error: &object_store::Error) -> SinkError {
-        store_error(location, error)
+        may_pass(store_error(location, error))
     }
 }
 

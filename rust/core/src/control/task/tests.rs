@@ -133,6 +133,20 @@ fn nothing_is_sealed_and_no_offset_moves_before_dead_letters_are_acknowledged() 
 }
 
 #[test]
+fn a_new_start_goes_back_to_where_dead_letters_are_not_acknowledged() {
+    let mut task = task(1);
+    task.begins(&p(0), 0);
+    // A dead letter at 0, a row at 1.
+    task.wrote(0, &p(0), (1, 1), None);
+    task.read(&p(0), (0, 1), None);
+    task.set_dead_letters_pending(true);
+    task.failed_for_now(&SinkError::retriable("TIMED_OUT", "no answer"));
+    let over = tick(&mut task, 0, 2).expect("it starts over");
+    assert_eq!(over.rewinds, [(p(0), 0)]);
+    assert_eq!(task.pre_commit(&p(0), 2), Some(0));
+}
+
+#[test]
 fn a_rejected_session_starts_over_from_what_is_durable() {
     let mut task = task(2);
     rows(&mut task, 0..5);

@@ -121,8 +121,8 @@ public class FrazilSinkConnectorTest {
         assertTrue(connector.alterOffsets(config, offsets));
         assertTrue(connector.alterOffsets(config, Map.of()));
         offsets.put(new TopicPartition("orders", 1), -7L);
-        ConnectException refused =
-                assertThrows(ConnectException.class, () -> connector.alterOffsets(config, offsets));
+        ConfigException refused =
+                assertThrows(ConfigException.class, () -> connector.alterOffsets(config, offsets));
         assertTrue(refused.getMessage(), refused.getMessage().contains("OFFSETS_INVALID"));
     }
 

@@ -128,7 +128,7 @@ def test_control_records_are_forged(topical, broker):
         assert seen[0] > 10
         # Nothing that a forged record names is in the table.
         paths = [row[0] for row in run.view.query("SELECT DISTINCT filename FROM {t}")]
-        assert not [path for path in paths if "forged" in path]
+        assert not [path for path in paths if "/forged/" in path]
 
 
 def forged(value: bytes) -> list[bytes]:
@@ -246,6 +246,11 @@ def coordinator(run: Flow, cluster: list[Worker]) -> Worker:
     owners = [m for m in described.members if m.assignment and m.assignment.topic_partitions]
     assert len(owners) == 1, described.members
     named = owners[0].member_id
-    found = [worker for worker in cluster if named in worker.log()]
+    joined = "Successfully joined group"
+
+    def is_member(worker: Worker) -> bool:
+        return any(joined in line and named in line for line in worker.log().splitlines())
+
+    found = [worker for worker in cluster if is_member(worker)]
     assert len(found) == 1, f"{named} is in the logs of {len(found)} workers"
     return found[0]
