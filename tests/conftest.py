@@ -22,14 +22,16 @@ USUAL_VERSION = "4.3.1"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long tests too, at full size")
+    parser.addoption("--peer", action="store_true", help="compare with Apache Iceberg's sink")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--all"):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in long]
+    for option, marker in (("--all", "long"), ("--peer", "peer")):
+        if config.getoption(option):
+            continue
+        left_out = [item for item in items if item.get_closest_marker(marker)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")

@@ -197,7 +197,9 @@ class SeaweedFS:
         self._grpc = {name: free_port() for name in ("master", "volume", "filer", "s3")}
         self._ports = ports
         self._key_seconds = key_seconds
-        self.s3 = f"http://127.0.0.1:{ports['s3']}"
+        self.s3_port = ports["s3"]
+        # Everybody's address of the store; another before `start` when there is a proxy before it.
+        self.s3 = f"http://127.0.0.1:{self.s3_port}"
         self.uri = f"http://127.0.0.1:{ports['iceberg']}"
 
     @staticmethod

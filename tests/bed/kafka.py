@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .artifacts import BROKER_VERSION, java, libraries
-from .process import BedError, Process, free_port, listens
+from .process import BedError, Process, free_port, listens, wait_until, wait_until
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -125,6 +125,22 @@ class Broker:
         for future in self.admin.create_topics([topic]).values():
             future.result(30)
 
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic and waits until the broker does not know it any more."""
+        for future in self.admin.delete_topics([name]).values():
+            future.result(30)
+        wait_until(
+            f"topic {name} to be gone",
+            lambda: name not in self.admin.list_topics(timeout=10).topics,
+            30,
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic and waits until its name is free."""
+        for future in self.admin.delete_topics([name]).values():
+            future.result(30)
+        wait_until(f"{name} to go", lambda: name not in self.admin.list_topics(timeout=5).topics, 30)
+
     def produce(
         self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None]]
     ) -> list[int]:
@@ -146,6 +162,7 @@ class Broker:
                 "batch.size": 262144,
                 "compression.type": "lz4",
                 "acks": "all",
+                "message.max.bytes": 10_000_000,
                 "queue.buffering.max.messages": 200000,
             }
         )
@@ -181,6 +198,11 @@ class Broker:
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         found = asked[group].result(30).topic_partitions
         return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+
+    def members(self, group: str) -> int:
+        """Counts the members of a consumer group."""
+        described = self.admin.describe_consumer_groups([group])[group].result(30)
+        return len(described.members)
 
     def wait_group_offsets(
         self, group: str, expected: dict[tuple[str, int], int], timeout: float = 30

@@ -115,6 +115,18 @@ class Process:
             self._child.send_signal(signal.SIGKILL)
             self._child.wait()
 
+    def pause(self) -> None:
+        """Stops the child as it stands, as a long garbage collection or a frozen machine does."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets a paused child go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def wait_ended(self, timeout: float = 60) -> None:
+        """Waits until the child has ended by itself."""
+        wait_until(f"{self.name} to end", lambda: not self.running(), timeout)
+
     def output(self) -> str:
         """Returns everything that the child has said."""
         return self.log.read_text("utf-8", "replace") if self.log.exists() else ""

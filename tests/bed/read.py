@@ -87,6 +87,11 @@ class TableView:
         if rows != count:
             raise AssertionError(f"{rows} rows in {self.namespace}.{self.table}, not {count}")
 
+    def wait_rows_at_least(self, count: int, timeout: float, pause: float = 0.5) -> None:
+        """Waits until there are at least `count` rows, while more come."""
+        what = f"{count} rows or more in {self.namespace}.{self.table}"
+        wait_until(what, lambda: self.rows() >= count, timeout, pause)
+
     def snapshots(self) -> list[dict]:
         return self.metadata().get("snapshots", [])
 
@@ -96,7 +101,8 @@ class TableView:
         for key, value in self.metadata()["properties"].items():
             if key.startswith("frazil.w."):
                 for entry in json.loads(value)["t"].values():
-                    found[entry["n"]] = entry["o"]
+                    if "z" not in entry:  # what a deleted topic of that name left
+                        found[entry["n"]] = entry["o"]
         return found
 
 

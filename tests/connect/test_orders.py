@@ -70,6 +70,7 @@ def test_connect_3_runs_the_zip_with_a_tmp_of_5_mib(make_worker, broker, sql, sc
 
 
 # Promise: Connect 4.4.0 runs the sink from the unpacked zip, with a temporary folder that is noexec
+# Injection: 70
 def test_connect_4_4_runs_the_zip_with_a_noexec_tmp(make_worker, broker, sql, scratch, name):
     with small_tmp(scratch / f"tmp-{name}", "size=64m", "noexec") as tmp:
         worker = make_worker("4.4.0", plugin="zip", jvm=(f"-Djava.io.tmpdir={tmp}",)).start()

@@ -28,6 +28,7 @@ def bad(number: int) -> bytes:
 
 # Promise: a record that does not fit stops the task, which names connector, table, column and
 # topic, partition and offset, and not the value; what came before it is kept
+# Injection: 34, 41
 def test_a_record_that_does_not_fit_stops_the_task(worker, broker, sql, name):
     broker.create_topic(name)
     broker.produce(name, [(0, None, good(number)) for number in range(20)])
@@ -50,6 +51,7 @@ def test_a_record_that_does_not_fit_stops_the_task(worker, broker, sql, name):
 
 
 # Promise: with a dead letter queue every record is in the table or in the queue, none in both
+# Injection: 35
 def test_records_that_do_not_fit_go_to_the_dead_letter_queue(worker, broker, sql, name):
     broker.create_topic(name)
     dead = f"{name}_dead"

@@ -1,23 +1,39 @@
 //! The command line of Frazil.
 //!
 //! `frazil verify` checks a table against the stream it came from: no record twice, none missing.
+//! `frazil state` shows, repairs and resets the offsets that the tables hold.
 
 mod offsets;
+mod settings;
+mod state;
 mod verify;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: frazil verify --config FILE [--table NAME] [--expect TOPIC:PARTITION=START-END]...
+       frazil state show --config FILE [--table NAME]
+       frazil state repair --config FILE [--table NAME] [--discard]
+       frazil state reset --config FILE (--all | --offsets TOPIC:PARTITION=OFFSET,...)
 
-Checks the metadata columns _topic, _partition and _offset of a table that Frazil writes.
+verify: checks the metadata columns _topic, _partition and _offset of a table that Frazil writes.
 
   --config FILE   connector configuration: the JSON that is POSTed to Connect
   --table NAME    the table, when the configuration names several
   --expect RANGE  records that the topic holds, from START up to but without END; offsets of the
                   range that are not in the table are an error. Without it, gaps are listed only.
 
-exit status: 0 all well, 1 records twice or missing, 2 the check could not be made";
+state: the offsets that the tables of a connector hold. Stop the connector before repair and reset.
+
+  show            prints them, with the last commit and the resets of each table
+  repair          writes the state of a table anew where its property is lost or unreadable
+  --discard       gives up what the snapshots cannot prove: the connector reads everything again
+  reset           does what Connect's REST does to the tables when offsets are altered; the offsets
+                  of the consumer group are reset by other means
+  --offsets LIST  the offset to read a partition from; `none` for its beginning
+  --all           every partition from its beginning
+
+exit status: 0 all well, 1 something is wrong with a table, 2 the command could not be carried out";
 
 fn main() -> ExitCode {
     match run() {
@@ -34,6 +50,7 @@ fn run() -> Result<bool, String> {
     let mut arguments = lexopt::Parser::from_env();
     match arguments.next().map_err(|error| error.to_string())? {
         Some(lexopt::Arg::Value(command)) if command == "verify" => verify::run(arguments),
+        Some(lexopt::Arg::Value(command)) if command == "state" => state::run(arguments),
         Some(lexopt::Arg::Long("help") | lexopt::Arg::Short('h')) => {
             println!("{USAGE}");
             Ok(true)

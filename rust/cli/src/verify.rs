@@ -15,6 +15,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::offsets::{Seen, Source};
+use crate::settings::read_settings;
 
 const COLUMNS: [&str; 3] = ["_topic", "_partition", "_offset"];
 
@@ -78,29 +79,6 @@ fn parse_range(text: &str) -> Option<(Source, Range<i64>)> {
     let (start, end) = range.split_once('-')?;
     let range = start.parse().ok()?..end.parse().ok()?;
     Some(((topic.to_owned(), partition.parse().ok()?), range))
-}
-
-/// Reads the JSON that is POSTed to Connect, or its `config` object alone.
-fn read_settings(path: &str) -> Result<BTreeMap<String, String>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let json: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
-    let object = json.get("config").unwrap_or(&json).as_object();
-    let object = object.ok_or_else(|| format!("{path}: not a JSON object"))?;
-    let mut settings = BTreeMap::new();
-    for (key, value) in object {
-        let value = match value {
-            serde_json::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        settings.insert(key.clone(), value);
-    }
-    if let Some(name) = json.get("name").and_then(|name| name.as_str()) {
-        settings
-            .entry("name".to_owned())
-            .or_insert_with(|| name.to_owned());
-    }
-    Ok(settings)
 }
 
 fn choose<'c>(config: &'c SinkConfig, name: Option<&str>) -> Result<&'c TableConfig, String> {

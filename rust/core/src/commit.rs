@@ -13,9 +13,12 @@ pub mod owner;
 pub mod plan;
 pub mod recover;
 pub mod state;
+mod stored;
 pub mod summary;
 pub mod validate;
 pub mod view;
 
+#[cfg(test)]
+mod cost_tests;
 #[cfg(test)]
 pub(crate) mod test_support;

@@ -3,8 +3,10 @@
 //! A build without the feature `failpoints`, as the plugin is, has none of them. With it, the file
 //! that the environment variable `FRAZIL_FAILPOINTS` names is read at every point, so that a test
 //! arms and disarms points in a running worker. Each line is `name=action`, where the action is
-//! `kill`, `wait:MILLISECONDS` or `fail`, and may end in `*COUNT`: how often it happens at most.
+//! `kill`, `wait:MILLISECONDS`, `panic` or `fail`, and may end in `*COUNT`: how often it happens at
+//! most in one process. A line of its own in the process's output tells of each.
 
+#[cfg(not(feature = "failpoints"))]
 use frazil_core::Result;
 
 /// Passes the point `name`.
@@ -18,8 +20,13 @@ pub(crate) fn pass(_name: &'static str) -> Result<()> {
     Ok(())
 }
 
+/// Passes the point `name`, where there is nothing left that could fail.
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub(crate) fn cut(_name: &'static str) {}
+
 #[cfg(feature = "failpoints")]
-pub(crate) use armed::pass;
+pub(crate) use armed::{cut, pass};
 
 #[cfg(feature = "failpoints")]
 mod armed {
@@ -30,6 +37,15 @@ mod armed {
     use frazil_core::{Result, SinkError};
 
     static PASSED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+    pub(crate) fn cut(name: &'static str) {
+        if let Err(error) = pass(name) {
+            eprintln!(
+                "failpoint {name}: nothing can fail here: {}",
+                error.report()
+            );
+        }
+    }
 
     pub(crate) fn pass(name: &'static str) -> Result<()> {
         let Some(path) = std::env::var_os("FRAZIL_FAILPOINTS") else {
@@ -64,10 +80,14 @@ mod armed {
     }
 
     fn act(name: &'static str, action: &str) -> Result<()> {
-        eprintln!("failpoint {name}: {action}");
+        // One write, so that the lines of others are not mixed into it.
+        eprint!("{}", format!("failpoint {name}: {action}\n"));
         if action == "kill" {
             // What a machine that loses power does: no unwinding, no flushing, no farewell.
             std::process::abort();
+        }
+        if action == "panic" {
+            std::panic::panic_any(format!("a chaos run asked for a panic at {name}"));
         }
         if let Some(ms) = action.strip_prefix("wait:") {
             std::thread::sleep(Duration::from_millis(ms.parse().unwrap_or(1_000)));

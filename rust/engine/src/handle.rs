@@ -6,14 +6,18 @@ use std::sync::Arc;
 use frazil_core::config::Role;
 use frazil_core::{Result, SinkError};
 
+use crate::admin::Admin;
 use crate::channel::ControlChannel;
 use crate::session::Session;
 
-/// A session of a task, or a process's end of the control topic.
+/// A session of a task, a process's end of the control topic, or the connector's own access to its
+/// tables.
 #[derive(Debug, Clone)]
 pub enum Handle {
     /// One task.
     Session(Arc<Session>),
+    /// Offset resets and epochs.
+    Admin(Arc<Admin>),
     /// The control topic, for all tasks of the connector in this process.
     Channel(Arc<ControlChannel>),
 }
@@ -22,11 +26,12 @@ pub enum Handle {
 ///
 /// # Errors
 ///
-/// As [`Session::open`] and [`ControlChannel::open`].
+/// As [`Session::open`], [`ControlChannel::open`] and [`Admin::open`].
 pub fn open(settings: BTreeMap<String, String>) -> Result<Handle> {
     match Role::of(&settings) {
+        Role::Task => Session::open(settings).map(Handle::Session),
         Role::Channel => ControlChannel::open(&settings).map(Handle::Channel),
-        Role::Task | Role::Admin => Session::open(settings).map(Handle::Session),
+        Role::Admin => Admin::open(&settings).map(Handle::Admin),
     }
 }
 
@@ -53,11 +58,12 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As [`Session::control`] and [`ControlChannel::control`].
+    /// As [`Session::control`], [`ControlChannel::control`] and [`Admin::control`].
     pub fn control(&self, request: &[u8]) -> Result<Vec<u8>> {
         match self {
             Handle::Session(session) => session.control(request),
             Handle::Channel(channel) => channel.control(request),
+            Handle::Admin(admin) => admin.control(request),
         }
     }
 
@@ -65,6 +71,7 @@ impl Handle {
     pub fn close(&self) {
         match self {
             Handle::Session(session) => session.close(),
+            Handle::Admin(_) => {}
             Handle::Channel(channel) => channel.close(),
         }
     }
@@ -72,7 +79,7 @@ impl Handle {
     fn session(&self) -> Result<&Session> {
         match self {
             Handle::Session(session) => Ok(session),
-            Handle::Channel(_) => Err(SinkError::internal(
+            Handle::Admin(_) | Handle::Channel(_) => Err(SinkError::internal(
                 "records were handed to a handle that is no task's",
             )),
         }

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use frazil_core::SinkError;
+use frazil_core::commit::action::RollbackPolicy;
 use frazil_core::config::{CatalogConfig, Coordination, SinkConfig};
 use frazil_core::control::channel::ChannelSettings;
 use frazil_core::control::coordinator::CoordinatorSettings;
@@ -128,6 +129,8 @@ pub struct HubConfig {
     pub block_max: Duration,
     /// The longest table property that may hold source offsets.
     pub state_bytes_max: usize,
+    /// What to do when a branch was rolled back behind the writer's last commit.
+    pub rollback: RollbackPolicy,
     /// Whether the tasks of all processes agree over the control topic.
     pub over_topic: bool,
     /// How long a segment may wait for its commit: far below the age at which the orphan job takes
@@ -145,6 +148,7 @@ impl HubConfig {
             connector: config.connector.clone(),
             block_max: Duration::from_millis(config.control.table_block_max_ms),
             state_bytes_max: config.control.state_bytes_max,
+            rollback: config.control.rollback,
             over_topic: config.control.coordination == Coordination::Topic,
             segment_ttl: Duration::from_millis(config.control.segment_ttl_ms),
             catalog: fingerprint(&config.catalog),
@@ -159,6 +163,7 @@ impl HubConfig {
             self.connector.clone(),
             self.block_max,
             self.state_bytes_max,
+            self.rollback,
             self.over_topic,
             self.segment_ttl,
             self.catalog,
@@ -166,7 +171,16 @@ impl HubConfig {
     }
 }
 
-type HubKey = (String, String, Duration, usize, bool, Duration, [u8; 32]);
+type HubKey = (
+    String,
+    String,
+    Duration,
+    usize,
+    RollbackPolicy,
+    bool,
+    Duration,
+    [u8; 32],
+);
 
 fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
     let mut digest = Sha256::new();
@@ -277,6 +291,7 @@ impl Hub {
         )
         .with_hub_id(self.id.clone())
         .with_state_bytes_max(config.state_bytes_max)
+        .with_rollback(config.rollback)
         .with_cancel(self.cancel.clone());
         let settings = TableSettings {
             clock: self.clock,

@@ -9,6 +9,7 @@
 //! Architecture Invariant: no thread of this crate ever calls Java, and no outcome is logged and
 //! dropped: each failure is retried, reported for a record, or stops the task.
 
+pub mod admin;
 pub mod catalog;
 pub mod channel;
 pub mod commit;

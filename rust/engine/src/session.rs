@@ -14,30 +14,34 @@
 mod backpressure;
 mod creation;
 mod delivery;
+mod loading;
 mod memory;
+mod open;
 mod outcomes;
 mod rows;
 mod sealing;
 mod table;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
-use frazil_core::control::writer::WriterProgress;
+use frazil_core::control::task::{TaskMachine, TaskSettings};
+use frazil_core::limits;
+use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
 use frazil_core::{ErrorKind, Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
-use crate::hub::{Hub, HubConfig, Outcome};
-use crate::logs::{self, Severity};
+use crate::failpoint;
+use crate::hub::{Hub, HubConfig, Outcome, host_name};
+use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
-use outcomes::Redo;
 use table::{SealFailure, SessionContext, TableSlot};
 
 /// How long one `put`, with all its frames, may wait for catalogs and uploads on the task's thread:
@@ -47,6 +51,9 @@ const PUT_WAIT: Duration = Duration::from_secs(60);
 /// How long a revoked or stopped task waits for its last commits. Below Connect's default
 /// `task.shutdown.graceful.timeout.ms` of 5 s, also when both happen one after the other.
 const DRAIN_WAIT: Duration = Duration::from_millis(3_500);
+/// Rejections within [`REJECTION_WINDOW`] after which the task gives up.
+const REJECTIONS_MAX: usize = 5;
+const REJECTION_WINDOW: Duration = Duration::from_secs(600);
 /// The longest time between two ticks of an idle task.
 const TICK_MAX: Duration = Duration::from_millis(500);
 const TICK_MIN: Duration = Duration::from_millis(20);
@@ -70,21 +77,13 @@ struct Inner {
     context: SessionContext,
     hub: Arc<Hub>,
     schemas: SchemaRegistry,
-    progress: WriterProgress,
+    /// Decides everything about offsets.
+    machine: TaskMachine,
     tables: Vec<TableSlot>,
     outcomes: mpsc::UnboundedReceiver<Inbound>,
     back_pressure: BackPressure,
-    /// Why the session has to start over, found between two puts.
-    redo: Option<Redo>,
-    /// When segments of this task were rejected lately.
-    rejections: Vec<Instant>,
-    /// Since when no segment could be made durable, for a reason that may pass.
-    failing_since: Option<Instant>,
-    /// The end of the wait for the last commits, while nothing new came since it began.
-    drained_until: Option<Instant>,
-    /// The error that ended this session.
-    failed: Option<(ErrorKind, &'static str, String)>,
-    request_commit: bool,
+    /// Connect asked for offsets since the last put.
+    pre_committed: bool,
 }
 
 impl Session {
@@ -106,7 +105,7 @@ impl Session {
         })?;
         let inner = Inner::new(config, runtime, catalog);
         tracing::info!(connector = %inner.config.connector, task = inner.config.task,
-            session = %inner.progress.session(), wid = %inner.config.wid, "task started");
+            session = %inner.machine.session(), wid = %inner.config.wid, "task started");
         Ok(Arc::new(Session {
             inner: Mutex::new(inner),
         }))
@@ -194,18 +193,21 @@ impl Inner {
             .enumerate()
             .map(|(index, table)| TableSlot::new(index, Arc::new(table.clone()), &hub))
             .collect();
+        let started = Instant::now();
         let context = SessionContext {
             config: Arc::clone(&config),
             runtime,
             catalog,
             inbox: sender,
-            waits_until: Cell::new(Instant::now() + PUT_WAIT),
+            started,
+            topic_ids: RefCell::default(),
+            waits_until: Cell::new(started + PUT_WAIT),
         };
         for table in &tables {
             table.join(session, &context);
         }
         Inner {
-            progress: WriterProgress::new(session, tables.len()),
+            machine: TaskMachine::new(task_settings(&config), session),
             back_pressure: BackPressure::new(config.memory_bytes_max),
             config,
             context,
@@ -213,20 +215,12 @@ impl Inner {
             schemas: SchemaRegistry::default(),
             tables,
             outcomes,
-            redo: None,
-            rejections: Vec::new(),
-            failing_since: None,
-            drained_until: None,
-            failed: None,
-            request_commit: false,
+            pre_committed: false,
         }
     }
 
     fn check(&self) -> Result<()> {
-        match &self.failed {
-            Some((kind, code, message)) => Err(SinkError::new(*kind, code, message.clone())),
-            None => Ok(()),
-        }
+        self.machine.check()
     }
 
     /// A session that returned an error other than a retriable one seals nothing any more: a
@@ -235,7 +229,7 @@ impl Inner {
         if let Err(error) = &result
             && error.kind() != ErrorKind::Retriable
         {
-            self.failed = Some((error.kind(), error.code(), error.message().to_owned()));
+            self.machine.fail(error);
         }
         result
     }
@@ -244,66 +238,71 @@ impl Inner {
         let mut effects = Effects::default();
         match request {
             Request::Tick => self.tick(&mut effects)?,
-            Request::Assign(partitions) => {
-                if self.progress.assign(&partitions) {
-                    self.start_over_later(Redo::Returned);
-                }
-                for table in &mut self.tables {
-                    table.others_may_have_committed();
-                }
-                self.request_commit = true;
-            }
+            Request::Assign(partitions) => self.machine.assign(&partitions),
             Request::Revoke(partitions) => self.revoke(&partitions)?,
-            Request::Lost(partitions) => self.progress.revoke(&partitions),
-            Request::PreCommit(asked) => {
-                // Outcomes that came meanwhile count; failures wait for the next put.
-                self.drain_inbox();
-                let still = self.failed.is_some() || self.redo.is_some();
-                for (partition, offset) in asked {
-                    let durable = match still {
-                        true => self.progress.durable_offset(&partition, offset),
-                        false => self.progress.pre_commit(&partition, offset),
-                    };
-                    effects
-                        .durable
-                        .extend(durable.map(|durable| (partition, durable)));
+            Request::Lost(partitions) => self.machine.lost(&partitions),
+            Request::PreCommit(asked) => effects.durable = self.pre_commit(asked),
+            Request::TopicIds(ids) => {
+                let mut known = self.context.topic_ids.borrow_mut();
+                let changed = ids.into_iter().fold(false, |changed, (topic, id)| {
+                    let before = known.insert(topic, id);
+                    changed || before.is_some_and(|before| before != id)
+                });
+                drop(known);
+                // What is held, and what is known of the tables' offsets, is of another topic.
+                if changed {
+                    self.machine.topics_changed();
                 }
             }
-            Request::Channel { .. } => {
+            Request::AlterOffsets(_) | Request::Epoch | Request::Channel { .. } => {
                 return Err(SinkError::internal(
-                    "a task's handle was asked to serve the control topic",
+                    "a request of the connector or its channel was sent to a task's handle",
                 ));
             }
-            Request::Cancel => {
-                self.failed.get_or_insert((
-                    ErrorKind::Fatal,
-                    "SESSION_CANCELLED",
-                    "the task gave this session up".to_owned(),
-                ));
-            }
+            Request::Cancel => self.machine.fail(&SinkError::fatal(
+                "SESSION_CANCELLED",
+                "the task gave this session up",
+            )),
         }
         self.finish_effects(&mut effects);
         Ok(effects)
     }
 
+    fn pre_commit(&mut self, asked: Vec<(TopicPartition, i64)>) -> Vec<(TopicPartition, i64)> {
+        // Outcomes that came meanwhile count; failures wait for the next put.
+        self.drain_inbox();
+        self.pre_committed = true;
+        let durable = asked.into_iter().filter_map(|(partition, offset)| {
+            let durable = self.machine.pre_commit(&partition, offset)?;
+            Some((partition, durable))
+        });
+        let durable = durable.collect();
+        match failpoint::pass("task.before-pre-commit-answer") {
+            Ok(()) => durable,
+            // As an answer that never arrives: Connect keeps the offsets that it has.
+            Err(_) => Vec::new(),
+        }
+    }
+
     fn finish_effects(&mut self, effects: &mut Effects) {
-        effects.request_commit = std::mem::take(&mut self.request_commit);
+        effects.request_commit = self.machine.take_commit_wanted();
         effects.pause = self.back_pressure.is_paused();
         effects.resume = self.back_pressure.take_resumed();
         let next = self
             .tables
             .iter()
-            .filter(|table| self.progress.has_open(table.index()))
+            .filter(|table| self.machine.progress().has_open(table.index()))
             .map(|table| self.hub.until_next_round(table.interval()))
             .min()
             .unwrap_or(TICK_MAX);
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
-        let (lines, dropped) = logs::drain();
-        let lines = lines
-            .into_iter()
-            .map(|line| (level(line.severity), line.text));
-        effects.log.extend(lines);
-        effects.log_dropped = dropped;
+        for notice in self.machine.take_notices() {
+            // Not through the ring, as what belongs to this task alone.
+            let (connector, task) = (&self.config.connector, self.config.task);
+            let line = format!("{notice} connector={connector} task={task}");
+            effects.log.push((LogLevel::Warn, line));
+        }
+        logs::drain_into(effects);
     }
 
     fn close(&mut self) {
@@ -316,14 +315,13 @@ impl Inner {
 
     /// Lets go of everything that is not with the hub's commit already.
     fn abandon(&mut self) {
-        let session = self.progress.session();
+        let session = self.machine.session();
         for table in &mut self.tables {
             table.leave(session);
         }
-        self.failed.get_or_insert((
-            ErrorKind::Fatal,
+        self.machine.fail(&SinkError::fatal(
             "SESSION_CLOSED",
-            "the native session is closed".to_owned(),
+            "the native session is closed",
         ));
     }
 }
@@ -335,10 +333,27 @@ impl Drop for Inner {
     }
 }
 
-fn level(severity: Severity) -> LogLevel {
-    match severity {
-        Severity::Error => LogLevel::Error,
-        Severity::Warn => LogLevel::Warn,
-        Severity::Info => LogLevel::Info,
+fn task_settings(config: &SinkConfig) -> TaskSettings {
+    TaskSettings {
+        connector: config.connector.clone(),
+        owner: format!(
+            "connector `{}` task {} on `{}`",
+            config.connector,
+            config.task,
+            host_name()
+        ),
+        writer_id: config.writer_id.clone(),
+        tables: config.tables.iter().map(|t| t.name.clone()).collect(),
+        epoch: config.control.epoch,
+        segments_in_flight_max: limits::SEGMENTS_IN_FLIGHT_MAX,
+        rejections_max: REJECTIONS_MAX,
+        rejection_window_ms: millis(REJECTION_WINDOW),
+        block_max_ms: config.control.table_block_max_ms,
+        drain_max_ms: millis(DRAIN_WAIT),
+        external_change: config.control.external_change,
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

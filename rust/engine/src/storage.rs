@@ -29,7 +29,7 @@ pub use errors::store_error;
 
 pub(crate) use cloud::{ca_file, has_static_s3_keys};
 pub(crate) use credentials::{is_credential_property, is_expiry_property};
-pub(crate) use errors::{copy as copy_error, find_sink_error};
+pub(crate) use errors::{copy as copy_error, find_sink_error, may_pass};
 
 use credentials::{VendedAws, VendedAzure, VendedGcp, VendedKeys};
 use iceberg_io::IcebergStorage;
@@ -236,13 +236,19 @@ impl TableStorage {
     }
 
     /// Writes a whole file; readers see all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// Retriable, when the store took the file and has another length of it.
     pub async fn put(&self, location: &str, bytes: Bytes) -> Result<()> {
         let (store, path) = self.store(location)?;
-        store
-            .put(&path, bytes.into())
-            .await
-            .map_err(|error| store_error(location, &error))?;
-        Ok(())
+        let sent = bytes.len() as u64;
+        let stored = match store.put(&path, bytes.into()).await {
+            Ok(_) => store.head(&path).await,
+            Err(error) => Err(error),
+        };
+        let stored = stored.map_err(|error| store_error(location, &error))?;
+        whole(location, sent, stored.size)
     }
 
     /// Reads a whole file of at most 1 GiB.
@@ -299,6 +305,21 @@ impl TableStorage {
         });
         Ok(files.boxed())
     }
+}
+
+/// Fails when a store has another length of a file than was sent: whatever lies between may cut a
+/// body and acknowledge it all the same, and a table must not name such a file.
+pub(crate) fn whole(location: &str, sent: u64, stored: u64) -> Result<()> {
+    if sent == stored {
+        return Ok(());
+    }
+    Err(SinkError::retriable(
+        "STORAGE_FILE_CUT",
+        "the store acknowledged a file and has another length of it",
+    )
+    .with("location", crate::redact::foreign(location))
+    .with("sent", sent)
+    .with("stored", stored))
 }
 
 fn memory(name: &str) -> Arc<dyn ObjectStore> {

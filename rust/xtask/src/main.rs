@@ -3,13 +3,16 @@
 //! Nothing here is part of the product, and nothing of the product is used here: what is tested is
 //! built and started the way a user would.
 
+mod chaos;
 mod demo;
 mod files;
+mod injections;
 mod mutants;
 mod parts;
 mod promises;
 mod results;
 mod run;
+mod sim;
 mod source;
 mod tidy;
 mod tools;
@@ -30,8 +33,20 @@ usage: ./x TASK
         --data flights: the flights and weather of New York in 2013, into two tables.
         --zip: install the plugin from the zip, not as the one JAR.
   test [--only PART]... [--all]
-        Runs what CI runs: fmt tidy clippy build rust java dist bed e2e promises.
+        Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed e2e
+        promises injections.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
+  chaos [--scenario NAME] [--minutes M] [--all] [--built]
+        Kills, stalls, lies and refuses on the real bed (tests/chaos); the results go into
+        docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
+        random for so long. --all: every scenario. --built: with library and plugin as they are.
+        Words after `--` go to pytest.
+  sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
+        Runs the state machines in a simulated world and checks each step (rust/sim).
+        --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
+        and a checker must notice. --help: all its options.
+  injections [--write]
+        Checks (or writes) the table of injected faults in docs/exactly-once.md.
   dist  Builds the plugin: build/dist/*.jar and *.zip.
   bed   Lays the artifacts and the Python environment of the end-to-end tests.
   tidy  Checks sizes, words, error codes and dead files.
@@ -67,6 +82,9 @@ fn dispatch() -> Result<bool, Failure> {
         "test" => test(arguments),
         "demo" => demo(arguments),
         "promises" => promise_table(arguments),
+        "chaos" => chaos_runs(arguments),
+        "sim" => simulator(arguments),
+        "injections" => injection_table(arguments),
         "mutants" => without_guards(arguments),
         "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
         "bed" => none(arguments).and_then(|()| tools::bed(&run::Log::open("bed")?)),
@@ -110,6 +128,16 @@ fn test(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
     parts::run(&wanted)
 }
 
+fn simulator(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut words = Vec::new();
+    let raw = arguments.raw_args().map_err(|error| error.to_string())?;
+    for word in raw {
+        let word = word.into_string();
+        words.push(word.map_err(|word| format!("{} is no text", word.display()))?);
+    }
+    sim::run(&words, &run::Log::open("sim")?)
+}
+
 fn demo(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
     let mut options = Vec::new();
     while let Some(argument) = next(&mut arguments)? {
@@ -122,6 +150,39 @@ fn demo(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
         }
     }
     demo::run(&options)
+}
+
+fn chaos_runs(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut wanted = chaos::Wanted::default();
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("all") => wanted.all = true,
+            Long("built") => wanted.built = true,
+            Long("scenario") => wanted.scenario = Some(text(&mut arguments)?),
+            Long("minutes") => wanted.minutes = Some(text(&mut arguments)?),
+            Value(word) => wanted
+                .pytest
+                .push(word.string().map_err(|error| error.to_string())?),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    chaos::run(&wanted)
+}
+
+fn injection_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut write = false;
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("write") => write = true,
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    if write {
+        injections::write()?;
+    }
+    let complaints = injections::check()?;
+    complaints.iter().for_each(|line| println!("{line}"));
+    Ok(complaints.is_empty())
 }
 
 fn promise_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {

@@ -6,10 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
+use crate::chaos;
+use crate::injections;
 use crate::mutants;
 use crate::promises::{self, Ran};
 use crate::results::{self, Counts, TestResult};
 use crate::run::{Log, root};
+use crate::sim;
 use crate::tidy;
 use crate::tools;
 
@@ -40,11 +43,14 @@ const PARTS: &[(&str, Phase)] = &[
     ("clippy", Phase::Build),
     ("build", Phase::Build),
     ("rust", Phase::Tests),
+    ("sim", Phase::Tests),
     ("java", Phase::Tests),
+    ("failpoints", Phase::Build),
     ("dist", Phase::Build),
     ("bed", Phase::Tools),
     ("e2e", Phase::Tests),
     ("promises", Phase::Tests),
+    ("injections", Phase::Tests),
     ("mutants", Phase::Tests),
 ];
 
@@ -134,11 +140,14 @@ fn part(name: &str, wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
             let good = log.run(test.args(workspace))?;
             Ok((good, Some(results::from_cargo(&log.lines()?))))
         }
+        "sim" => plain(sim::check(log)?),
         "java" => java(log),
         "dist" => plain(tools::dist(log)?),
+        "failpoints" => plain(chaos::build(log)?),
         "bed" => lay_bed(),
         "e2e" => end_to_end(wanted, log, done),
         "promises" => said(log, &promises::check(&ran(wanted, done))?),
+        "injections" => said(log, &injections::check()?),
         "mutants" => {
             let results = mutants::run(&[], false, log)?;
             let good = Counts::of(&results).failed == 0;
@@ -165,7 +174,7 @@ fn java(log: &Log) -> Ended {
 }
 
 fn end_to_end(wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
-    for needed in ["dist", "bed"] {
+    for needed in ["failpoints", "dist", "bed"] {
         if done
             .iter()
             .any(|report| report.name == needed && !report.good)

@@ -130,7 +130,11 @@ fn joined(first: &str, after: &[&str]) -> String {
     let more = after
         .iter()
         .map_while(|line| comment(line))
-        .take_while(|line| !line.starts_with("Promise") && !line.starts_with('['));
+        .take_while(|line| {
+            !["Promise", "Injection:", "["]
+                .iter()
+                .any(|w| line.starts_with(w))
+        });
     std::iter::once(first)
         .chain(more)
         .collect::<Vec<_>>()
@@ -138,7 +142,7 @@ fn joined(first: &str, after: &[&str]) -> String {
 }
 
 /// Returns the name of the test that a line of Rust, Python or Java declares.
-fn test_name(line: &str) -> Option<String> {
+pub(crate) fn test_name(line: &str) -> Option<String> {
     if let Some(rest) = line.strip_prefix("def ") {
         return rest.split('(').next().map(str::to_owned);
     }
@@ -192,7 +196,7 @@ mod tests {
             ),
             file(
                 "tests/connect/test_a.py",
-                "# Promise (long): all rows\n@pytest.mark.long\ndef test_rows(broker):",
+                "# Promise (long): all rows\n# Injection: 3\n@pytest.mark.long\ndef test_rows(broker):",
             ),
         ];
         let promises = collect(&files).expect("each has a test");

@@ -73,9 +73,32 @@ pub(crate) fn from_cargo(lines: &[String]) -> Vec<TestResult> {
     results
 }
 
+/// One case of a test with its parameters, and how long it took.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) seconds: f64,
+    pub(crate) outcome: Outcome,
+}
+
 /// Reads one JUnit report, as Gradle, JUnit's console and pytest write them.
 pub(crate) fn from_junit(xml: &str) -> Vec<TestResult> {
-    let mut results = Vec::new();
+    let bare = |name: &str| {
+        let bare = name.split(['[', '(', '{']).next().unwrap_or(name);
+        bare.trim().to_owned()
+    };
+    cases_from_junit(xml)
+        .into_iter()
+        .map(|case| TestResult {
+            name: bare(&case.name),
+            outcome: case.outcome,
+        })
+        .collect()
+}
+
+/// Reads one JUnit report, parameters and times included.
+pub(crate) fn cases_from_junit(xml: &str) -> Vec<Case> {
+    let mut cases = Vec::new();
     for piece in xml.split("<testcase").skip(1) {
         let body = piece.split("</testcase>").next().unwrap_or(piece);
         let head = body.split('>').next().unwrap_or(body);
@@ -90,13 +113,14 @@ pub(crate) fn from_junit(xml: &str) -> Vec<TestResult> {
         } else {
             Outcome::Passed
         };
-        let bare = name.split(['[', '(', '{']).next().unwrap_or(name);
-        results.push(TestResult {
-            name: bare.trim().to_owned(),
+        let seconds = attribute(head, "time").and_then(|time| time.parse().ok());
+        cases.push(Case {
+            name: name.to_owned(),
+            seconds: seconds.unwrap_or_default(),
             outcome,
         });
     }
-    results
+    cases
 }
 
 fn attribute<'a>(head: &'a str, name: &str) -> Option<&'a str> {

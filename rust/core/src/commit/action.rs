@@ -25,6 +25,19 @@ pub struct CommitLimits {
     pub unknown_pause_max_ms: u64,
     /// Whether the table may have one committer only, so that another one is an error.
     pub one_owner: bool,
+    /// What to do when the writer's last commit was rolled back.
+    pub rollback: RollbackPolicy,
+}
+
+/// What to do when a branch was rolled back behind the writer's last commit. The offsets of the
+/// rows that went stay covered: only an offset reset writes them again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RollbackPolicy {
+    /// Say so and go on with the next records.
+    #[default]
+    Warn,
+    /// Commit nothing more.
+    Fail,
 }
 
 impl Default for CommitLimits {
@@ -36,6 +49,7 @@ impl Default for CommitLimits {
             unknown_pause_min_ms: 1_000,
             unknown_pause_max_ms: 60_000,
             one_owner: false,
+            rollback: RollbackPolicy::Warn,
         }
     }
 }
@@ -138,6 +152,11 @@ pub enum Note {
         /// Why.
         reason: RejectReason,
     },
+    /// The branch was rolled back behind the writer's last commit.
+    RolledBack {
+        /// The snapshot of that commit.
+        snapshot_id: i64,
+    },
     /// There was no clear answer; the table is read again after a pause.
     Unclear {
         /// The code of the failure.
@@ -159,4 +178,24 @@ pub fn pause_ms(attempt: u32, min_ms: u64, max_ms: u64, jitter: u32) -> u64 {
     let half = whole / 2;
     let part = u128::from(whole - half) * u128::from(jitter) / u128::from(u32::MAX);
     half + u64::try_from(part).unwrap_or(whole - half)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_their_limit() {
+        for (attempt, whole) in [
+            (1, 1_000),
+            (2, 2_000),
+            (3, 4_000),
+            (6, 32_000),
+            (7, 60_000),
+            (4_000, 60_000),
+        ] {
+            let pause = |jitter| pause_ms(attempt, 1_000, 60_000, jitter);
+            assert_eq!((pause(0), pause(u32::MAX)), (whole / 2, whole), "{attempt}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ use iceberg::spec::TableMetadata;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::state::{PARTITIONS_MAX, WriterState, is_topic_key, topic_key};
+use super::state::{NONE, PARTITIONS_MAX, WriterState, is_topic_key, topic_key};
 use crate::error::{Result, SinkError};
 use crate::offsets::TopicPartition;
 
@@ -196,7 +196,7 @@ impl Anchor {
         self.resets.len() <= RESETS_MAX
             && epochs().is_sorted_by(|before, after| before < after)
             && epochs().next().is_none_or(|first| first > 0)
-            && epochs().last().unwrap_or(0) == self.epoch
+            && epochs().next_back().unwrap_or(0) == self.epoch
             && self.resets.iter().all(|reset| reset.offsets.is_sound())
     }
 
@@ -252,6 +252,20 @@ impl Anchor {
         }
         state.lower(|key, topic, partition| self.asked(key, topic, partition, stored, self.epoch));
         state.epoch = self.epoch;
+        // What became of the snapshot of the last commit is no concern of the new epoch.
+        state.snapshot_id = NONE;
+    }
+
+    /// Tells whether every offset that a state of epoch `epoch` holds was reset since.
+    pub(super) fn forgets(&self, epoch: u64) -> bool {
+        let mut later = self.resets.iter().filter(|reset| reset.epoch > epoch);
+        later.any(|reset| reset.offsets.is_everything())
+    }
+
+    /// Returns when the resets were made, in milliseconds since the epoch, and the epoch that each
+    /// began, oldest first.
+    pub fn resets(&self) -> impl Iterator<Item = (u64, i64)> {
+        self.resets.iter().map(|reset| (reset.epoch, reset.at))
     }
 
     /// Like [`Anchor::apply`] for the state of a table that may have none.

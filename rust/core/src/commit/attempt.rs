@@ -19,12 +19,14 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::action::{Action, Answer, Checked, CommitSetup, Entropy, Note, Submission, pause_ms};
+use super::action::{
+    Action, Answer, Checked, CommitSetup, Entropy, Note, RollbackPolicy, Submission, pause_ms,
+};
 use super::batch::{Choice, choose, order};
-use super::outcome::{SegmentOutcome, is_made_by};
+use super::outcome::{SegmentOutcome, is_made_by, rolled_back};
 use super::owner::{OwnerWatch, Ownership, owned_elsewhere};
 use super::state::WriterState;
-use super::validate::{RejectReason, Verdict};
+use super::validate::{RejectReason, Verdict, is_before_reset};
 use super::view::TableView;
 use crate::control::segment::Segment;
 use crate::error::{ErrorKind, Result, SinkError};
@@ -266,6 +268,8 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
         }
         self.resolve(&table, state.as_ref())?;
         self.check_owner(state.as_ref())?;
+        self.check_reset(state.as_ref())?;
+        self.check_rollback(&table, state.as_ref())?;
         if !enforced(Rule::OneBase)
             && let Some(pending) = &self.pending
         {
@@ -301,6 +305,20 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
         Ok(())
     }
 
+    /// Refuses a table that does not say what its offsets were reset to: what it says of them is
+    /// void, and neither "covered" nor a new state may come of it.
+    fn check_reset(&self, state: Option<&WriterState>) -> Result<()> {
+        let open = self.segments.iter().zip(&self.outcomes);
+        let mut open = open.filter(|(_, outcome)| outcome.is_none());
+        match open.any(|(segment, _)| is_before_reset(state, segment)) {
+            true => Err(SinkError::retriable(
+                "RESET_UNSEEN",
+                "the table's offsets were reset, and its metadata does not say so yet; it is read again",
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn check_owner(&mut self, state: Option<&WriterState>) -> Result<()> {
         if !self.setup.limits.one_owner {
             return Ok(());
@@ -312,6 +330,26 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
                 Err(owned_elsewhere(own, &hub_id, &connector))
             }
         }
+    }
+
+    /// Notices that the writer's last commit is still in the table, and not on its branch any more.
+    /// The next commit takes the place of it, so nobody could notice later.
+    fn check_rollback(&mut self, table: &V, state: Option<&WriterState>) -> Result<()> {
+        let branch = &self.setup.identity.branch;
+        let last = state.map(|state| state.snapshot_id);
+        let Some(snapshot_id) =
+            last.filter(|id| table.has_snapshot(*id) && !table.is_in_history(branch, *id))
+        else {
+            return Ok(());
+        };
+        if self.setup.limits.rollback == RollbackPolicy::Fail {
+            return Err(rolled_back(snapshot_id).with("branch", branch));
+        }
+        let note = Note::RolledBack { snapshot_id };
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+        Ok(())
     }
 
     /// VALIDATE: settles what the table settles, and goes on with the next batch.

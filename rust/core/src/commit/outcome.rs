@@ -5,6 +5,7 @@ use std::sync::Arc;
 use iceberg::spec::TableMetadata;
 use uuid::Uuid;
 
+use super::recover::history;
 use super::state::WriterState;
 use super::validate::RejectReason;
 use crate::error::SinkError;
@@ -40,6 +41,20 @@ impl SegmentOutcome {
     }
 }
 
+/// The codes of refusals that no waiting cures. A repeated attempt could even do harm: a catalog
+/// that does not store the offsets takes the rows again each time.
+const FINAL_CODES: [&str; 3] = [
+    "TABLE_ROLLED_BACK",
+    "TABLE_OWNED_ELSEWHERE",
+    "STATE_NOT_STORED",
+];
+
+/// Returns the code of a refusal that no waiting cures, if `report` is that of one: the tasks stop at
+/// once.
+pub fn final_code(report: &str) -> Option<&'static str> {
+    FINAL_CODES.into_iter().find(|code| report.contains(code))
+}
+
 /// Tells whether `state` was written by the commit `commit_id`.
 pub fn is_made_by(state: Option<&WriterState>, commit_id: Uuid) -> bool {
     state.is_some_and(|state| state.commit_id == commit_id)
@@ -56,16 +71,18 @@ pub fn has_moved(base: &TableMetadata, now: &TableMetadata) -> bool {
         || base.format_version() != now.format_version()
 }
 
-/// Tells whether `snapshot_id` is the head of `branch` or one of its ancestors.
+/// Tells whether `snapshot_id` is the head of `branch` or one of its ancestors; those of the main
+/// branch when there is no such branch yet, since its first commit would build on them.
 pub fn is_in_history(metadata: &TableMetadata, branch: &str, snapshot_id: i64) -> bool {
-    let mut next = metadata.snapshot_for_ref(branch).cloned();
-    while let Some(snapshot) = next {
-        if snapshot.snapshot_id() == snapshot_id {
-            return true;
-        }
-        next = snapshot
-            .parent_snapshot_id()
-            .and_then(|parent| metadata.snapshot_by_id(parent).cloned());
-    }
-    false
+    history(metadata, branch).any(|snapshot| snapshot.snapshot_id() == snapshot_id)
+}
+
+/// Returns the error of a branch that was rolled back behind the writer's last commit, snapshot
+/// `snapshot_id`.
+pub fn rolled_back(snapshot_id: i64) -> SinkError {
+    SinkError::fatal(
+        "TABLE_ROLLED_BACK",
+        "the branch was rolled back behind the last commit of this connector; reset the connector's offsets to write the rows again that went, or set `frazil.rollback.policy=warn` to go on without them",
+    )
+    .with("snapshot", snapshot_id)
 }

@@ -7,7 +7,7 @@ use iceberg::spec::{
 
 use super::*;
 use crate::commit::anchor::{Anchor, ResetOffsets, anchor_key};
-use crate::commit::recover::{state_of, stored_state_of};
+use crate::commit::recover::{rebuilt_state_of, state_of, stored_state_of};
 use crate::commit::test_support::{range, segment};
 use crate::commit::{batch, outcome};
 use crate::offsets::TopicPartition;
@@ -253,6 +253,14 @@ fn a_lost_property_is_rebuilt_only_when_the_history_proves_it_whole() {
         "STATE_LOST"
     );
     assert_eq!(state_of(&expired, "other", "main").unwrap(), None);
+    // Once everything is to be read again, it does not matter any more.
+    let mut anchor = Anchor::default();
+    assert!(anchor.append(ResetOffsets::default(), NOW, 0));
+    let property = [(anchor_key("w1"), anchor.write().unwrap())].into();
+    let forgotten = expired.into_builder(None).set_properties(property).unwrap();
+    let forgotten = forgotten.build().unwrap().metadata;
+    let state = state_of(&forgotten, "w1", "main").unwrap().unwrap();
+    assert_eq!((state.epoch, state.bounds().count()), (1, 0));
 }
 
 fn reset(metadata: &TableMetadata, offsets: &[(i32, Option<i64>)]) -> TableMetadata {
@@ -316,6 +324,9 @@ fn a_state_is_rebuilt_over_resets() {
         let lost = without(metadata, &["frazil.w.w1"]);
         let rebuilt = state_of(&lost, "w1", "main").unwrap().unwrap();
         assert_eq!(rebuilt.digest(), whole.digest());
+        let told = rebuilt_state_of(metadata, "w1", "main").unwrap().unwrap();
+        let stored = stored_state_of(metadata, "w1", "main").unwrap().unwrap();
+        assert_eq!(told.digest(), stored.digest());
         let without_anchor = without(&lost, &["frazil.a.w1"]);
         assert_eq!(
             state_of(&without_anchor, "w1", "main").unwrap_err().code(),

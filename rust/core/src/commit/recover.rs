@@ -8,6 +8,9 @@
 //! Whatever is found is read through the anchor: the answer is what counts after the offset resets
 //! that the table has not followed yet.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use iceberg::spec::{SnapshotRef, TableMetadata};
 use uuid::Uuid;
 
@@ -32,6 +35,24 @@ pub fn stored_state_of(
     branch: &str,
 ) -> Result<Option<WriterState>> {
     find(metadata, &Anchor::of(metadata, wid)?, wid, branch)
+}
+
+/// Returns the state of writer `wid` for `branch` as the summaries of the branch's snapshots tell
+/// it, whatever the property says; `None` when no snapshot is of this writer.
+///
+/// # Errors
+///
+/// `STATE_LOST` when the snapshots left cannot prove the state to be whole.
+pub fn rebuilt_state_of(
+    metadata: &TableMetadata,
+    wid: &str,
+    branch: &str,
+) -> Result<Option<WriterState>> {
+    let anchor = Anchor::of(metadata, wid)?;
+    history(metadata, branch)
+        .find(|snapshot| wid_of(snapshot) == Some(wid))
+        .map(|newest| rebuild(metadata, &anchor, wid, branch, newest))
+        .transpose()
 }
 
 fn find(
@@ -65,7 +86,8 @@ pub fn parent_of<'a>(metadata: &'a TableMetadata, branch: &str) -> Option<&'a Sn
         .or_else(|| metadata.snapshot_for_ref(MAIN_BRANCH))
 }
 
-fn history<'a>(
+/// Returns the head of `branch` and its ancestors, newest first.
+pub(super) fn history<'a>(
     metadata: &'a TableMetadata,
     branch: &str,
 ) -> impl Iterator<Item = &'a SnapshotRef> + use<'a> {
@@ -98,27 +120,40 @@ fn rebuild(
     let lost = || {
         SinkError::fatal(
             "STATE_LOST",
-            "the table property with the writer state is gone and the snapshots left cannot replace it; restore the property from an older metadata file, or reset the connector's offsets",
+            "the table property with the writer state is gone and the snapshots left cannot replace it; restore the property from an older metadata file, or stop the connector and run `frazil state repair --discard`, which lets it read everything again",
         )
         .with("property", property_key(wid, branch))
         .with("snapshot", newest.snapshot_id())
     };
-    let digest = entry(newest, STATE_DIGEST).ok_or_else(lost)?;
     let mut state = WriterState::new(metadata.uuid());
     let epoch_of = |snapshot| entry(snapshot, EPOCH)?.parse::<u64>().ok();
     state.epoch = epoch_of(newest).ok_or_else(lost)?;
+    if anchor.forgets(state.epoch) {
+        // Whatever it was, nothing of it counts.
+        return Ok(state);
+    }
+    let digest = entry(newest, STATE_DIGEST).ok_or_else(lost)?;
     state.commit_id = entry(newest, COMMIT_ID)
         .and_then(|id| Uuid::parse_str(id).ok())
         .ok_or_else(lost)?;
     state.snapshot_id = newest.snapshot_id();
     state.committed_ms = newest.timestamp_ms();
+    let mut known: BTreeMap<Arc<str>, String> = BTreeMap::new();
     for snapshot in history(metadata, branch).filter(|snapshot| wid_of(snapshot) == Some(wid)) {
         let offsets = entry(snapshot, OFFSETS).ok_or_else(lost)?;
         let epochs = (epoch_of(snapshot).ok_or_else(lost)?, state.epoch);
-        for (partition, end) in parse_offsets(offsets).ok_or_else(lost)? {
-            let key = topic_key(&partition.topic);
-            if let Some(end) = anchor.remains(&partition, &key, epochs, end) {
-                state.raise(&partition, end)?;
+        for (key, partition, end) in parse_offsets(offsets).ok_or_else(lost)? {
+            let named = topic_key(&partition.topic);
+            // The newest commit tells which topic has the name; what stood under the name alone was
+            // moved to it, and another topic that had the name counts for nothing.
+            let live = known
+                .entry(Arc::clone(&partition.topic))
+                .or_insert_with(|| key.clone());
+            if key != *live && key != named {
+                continue;
+            }
+            if let Some(end) = anchor.remains(&partition, live, epochs, end) {
+                state.raise_under(live, &partition, end)?;
             }
         }
         if state.digest() == digest {

@@ -4,16 +4,23 @@
 //! the snapshot, so it is the truth: expiry, compaction and foreign commits cannot lose it. A value
 //! over the size limit moves its topics to `frazil.w.<wid>.1`, `.2`, … in the same commit.
 //!
+//! A topic stands under its id once a commit knew it, else under its name. A topic that was deleted
+//! and made again is another topic: its offsets begin anew, and what the old one left is kept for 30
+//! days and counts for nothing.
+//!
 //! The state never regresses ([`WriterState::advance`] takes the maximum), and only partitions
 //! with rows in the files advance (rule R3). A value that cannot be understood is an error, never
 //! an empty state: an empty state would write every row again.
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::stored::{StoredTopic, whole_seconds};
 use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
 use crate::limits::STATE_BYTES_MAX;
@@ -25,9 +32,11 @@ pub const MAIN_BRANCH: &str = "main";
 /// The only layout of the property that this version reads and writes.
 const LAYOUT: u32 = 1;
 /// What stands for "none" in the arrays.
-const NONE: i64 = -1;
+pub(super) const NONE: i64 = -1;
 /// Partitions of one topic; the arrays of the state are as long as the highest partition.
 pub(super) const PARTITIONS_MAX: usize = 200_000;
+/// How long the offsets of a deleted topic are kept.
+const SUPERSEDED_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 /// Shards of one state: 64 MiB of JSON.
 const SHARDS_MAX: u32 = 2_048;
 
@@ -51,16 +60,24 @@ pub struct WriterState {
     topics: BTreeMap<String, TopicState>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct TopicState {
-    #[serde(rename = "n")]
-    topic: String,
-    #[serde(rename = "o")]
-    next: Vec<i64>,
-    #[serde(rename = "w")]
-    watermarks: Vec<i64>,
-    #[serde(rename = "x")]
-    timestamps: Vec<i64>,
+/// The arrays have one length.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TopicState {
+    pub(super) topic: String,
+    /// One past the last offset that the table holds.
+    pub(super) next: Vec<i64>,
+    /// The lowest offset that the connector still needed.
+    pub(super) watermarks: Vec<i64>,
+    /// The newest record timestamp, in whole seconds; still a number of milliseconds.
+    pub(super) timestamps: Vec<i64>,
+    /// Since when another topic has the name.
+    pub(super) superseded_ms: Option<i64>,
+}
+
+impl TopicState {
+    fn is_live(&self) -> bool {
+        self.superseded_ms.is_none()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,7 +93,7 @@ struct Property {
     #[serde(default)]
     h: String,
     #[serde(default)]
-    t: BTreeMap<String, TopicState>,
+    t: BTreeMap<String, StoredTopic>,
 }
 
 #[derive(Deserialize)]
@@ -110,15 +127,22 @@ fn key(wid: &str, shard: Option<u32>, branch: &str) -> String {
     key
 }
 
-/// Returns the key under which the state keeps a topic.
+/// Returns the key under which the state keeps a topic whose id is not known.
 pub fn topic_key(topic: &str) -> String {
     format!("n:{topic}")
 }
 
-/// Tells whether `key` is one that [`topic_key`] makes.
+/// Returns the key under which the state keeps the topic with id `id`: the id as Kafka writes it.
+pub fn topic_id_key(id: Uuid) -> String {
+    URL_SAFE_NO_PAD.encode(id)
+}
+
+/// Tells whether `key` is one that [`topic_key`] or [`topic_id_key`] makes.
 pub(super) fn is_topic_key(key: &str) -> bool {
-    key.strip_prefix("n:")
-        .is_some_and(|topic| !topic.is_empty())
+    match key.strip_prefix("n:") {
+        Some(topic) => !topic.is_empty(),
+        None => URL_SAFE_NO_PAD.decode(key).is_ok_and(|id| id.len() == 16),
+    }
 }
 
 impl WriterState {
@@ -150,7 +174,7 @@ impl WriterState {
         let invalid = |what: &str| {
             SinkError::fatal(
                 "STATE_INVALID",
-                format!("the writer state in the table property {what}; restore the property from an older metadata file, or reset the connector's offsets"),
+                format!("the writer state in the table property {what}; stop the connector and run `frazil state repair`, or restore the property from an older metadata file"),
             )
             .with("property", property_key(wid, branch))
         };
@@ -169,7 +193,7 @@ impl WriterState {
         if read.u != table_uuid {
             return Ok(None);
         }
-        let topics = match read.n {
+        let stored: BTreeMap<String, StoredTopic> = match read.n {
             0 => read.t,
             shards if shards > SHARDS_MAX => return Err(invalid("names too many shards")),
             shards => {
@@ -183,18 +207,18 @@ impl WriterState {
                     .map_err(|e| invalid("has unreadable shards").caused_by(e))?
             }
         };
-        for (key, state) in &topics {
-            if *key != topic_key(&state.topic) {
+        let mut topics = BTreeMap::new();
+        for (key, stored) in stored {
+            let state = stored
+                .read(read.m)
+                .ok_or_else(|| invalid("has arrays that do not fit each other"))?;
+            if !is_topic_key(&key) || (key.starts_with("n:") && key != topic_key(&state.topic)) {
                 return Err(invalid("has topic keys of a newer version"));
             }
             if state.next.len() > PARTITIONS_MAX {
                 return Err(invalid("has too many partitions"));
             }
-            if state.next.len() != state.watermarks.len()
-                || state.next.len() != state.timestamps.len()
-            {
-                return Err(invalid("has arrays of unequal length"));
-            }
+            topics.insert(key, state);
         }
         Ok(Some(WriterState {
             table_uuid: read.u,
@@ -232,7 +256,7 @@ impl WriterState {
             d: self.connector.clone(),
             n: 0,
             h: self.hub_id.clone(),
-            t: self.topics.clone(),
+            t: self.stored(),
         };
         let mut change = PropertyChange::default();
         let mut text = json(&property)?;
@@ -258,6 +282,13 @@ impl WriterState {
         Ok(change)
     }
 
+    fn stored(&self) -> BTreeMap<String, StoredTopic> {
+        let topics = self.topics.iter();
+        topics
+            .map(|(key, state)| (key.clone(), StoredTopic::of(state, self.committed_ms)))
+            .collect()
+    }
+
     /// Returns the number of shards that table properties hold for `wid` and `branch`.
     pub fn shards(property: impl Fn(&str) -> bool, wid: &str, branch: &str) -> u32 {
         (1..=SHARDS_MAX)
@@ -266,28 +297,81 @@ impl WriterState {
     }
 
     /// Returns T: one past the last offset of `partition` that the table holds. `None` when the
-    /// table never got a row of it.
+    /// table never got a row of it. For a reader that does not know the topic's id.
     pub fn bound(&self, partition: &TopicPartition) -> Option<i64> {
-        let state = self.topics.get(&topic_key(&partition.topic))?;
-        let next = *state.next.get(usize::try_from(partition.partition).ok()?)?;
-        (next >= 0).then_some(next)
+        self.bound_of(partition, None)
+    }
+
+    /// Returns T of a partition of the topic with id `id`, if that is known.
+    pub fn bound_of(&self, partition: &TopicPartition, id: Option<Uuid>) -> Option<i64> {
+        self.known(partition, id, |state| &state.next)
+    }
+
+    /// Returns the lowest offset of `partition` that the connector needed when it last wrote rows
+    /// of it, if that is known.
+    pub fn watermark(&self, partition: &TopicPartition, id: Option<Uuid>) -> Option<i64> {
+        self.known(partition, id, |state| &state.watermarks)
+    }
+
+    /// Returns the newest timestamp of the records of `partition` below T, if that is known.
+    pub fn newest_ms(&self, partition: &TopicPartition, id: Option<Uuid>) -> Option<i64> {
+        self.known(partition, id, |state| &state.timestamps)
+    }
+
+    fn known(
+        &self,
+        partition: &TopicPartition,
+        id: Option<Uuid>,
+        array: impl Fn(&TopicState) -> &Vec<i64>,
+    ) -> Option<i64> {
+        let (_, state) = self.place(&partition.topic, id)?;
+        let value = *array(state).get(usize::try_from(partition.partition).ok()?)?;
+        (value >= 0).then_some(value)
+    }
+
+    /// Returns the key under which a topic stands, or would stand after its first rows.
+    pub fn key_of(&self, topic: &str, id: Option<Uuid>) -> String {
+        match (self.place(topic, id), id) {
+            (Some((key, _)), None) => key.to_owned(),
+            (_, Some(id)) => topic_id_key(id),
+            (None, None) => topic_key(topic),
+        }
+    }
+
+    fn place(&self, topic: &str, id: Option<Uuid>) -> Option<(&str, &TopicState)> {
+        let by = |key: &str| self.topics.get_key_value(key);
+        let named = || by(&topic_key(topic));
+        let found = match id {
+            Some(id) => by(&topic_id_key(id)).or_else(named),
+            None => named().or_else(|| {
+                let mut topics = self.topics.iter();
+                topics.find(|(_, state)| state.topic == topic && state.is_live())
+            }),
+        };
+        found.map(|(key, state)| (key.as_str(), state))
     }
 
     /// Returns every partition that has a row in the table, with its T.
     pub fn bounds(&self) -> impl Iterator<Item = (TopicPartition, i64)> {
-        self.topics.values().flat_map(|state| {
-            (0..)
-                .zip(&state.next)
-                .filter(|(_, next)| **next >= 0)
-                .map(|(index, next)| (TopicPartition::new(state.topic.as_str(), index), *next))
+        self.places().map(|(_, partition, next)| (partition, next))
+    }
+
+    fn places(&self) -> impl Iterator<Item = (&str, TopicPartition, i64)> {
+        let live = self.topics.iter().filter(|(_, state)| state.is_live());
+        live.flat_map(|(key, state)| {
+            let next = (0..).zip(&state.next).filter(|(_, next)| **next >= 0);
+            next.map(|(index, next)| {
+                let partition = TopicPartition::new(state.topic.as_str(), index);
+                (key.as_str(), partition, *next)
+            })
         })
     }
 
     /// Returns the timestamp up to which the table holds every record, as far as record timestamps
-    /// rise within a partition: the oldest of the newest timestamps.
+    /// rise within a partition: the oldest of the newest timestamps, in whole seconds.
     pub fn valid_through_ms(&self) -> Option<i64> {
         let mut oldest = None;
-        for state in self.topics.values() {
+        for state in self.topics.values().filter(|state| state.is_live()) {
             for (next, timestamp) in state.next.iter().zip(&state.timestamps) {
                 match (*next >= 0, *timestamp >= 0) {
                     (false, _) => {}
@@ -305,27 +389,74 @@ impl WriterState {
     /// claim without rows moves no T (rule R3).
     pub fn advance(&mut self, segment: &Segment) -> Result<()> {
         self.epoch = self.epoch.max(segment.epoch);
+        self.forget_superseded();
         for range in &segment.ranges {
-            if range.has_rows() || !enforced(Rule::RowsOnly) {
-                self.raise(&range.partition, range.end)?;
+            let partition = &range.partition;
+            let id = segment.topic_id(&partition.topic);
+            let key = match range.has_rows() || !enforced(Rule::RowsOnly) {
+                true => {
+                    let key = self.settle(&partition.topic, id);
+                    self.raise_under(&key, partition, range.end)?;
+                    key
+                }
+                false if self.bound_of(partition, id).is_some() => {
+                    self.settle(&partition.topic, id)
+                }
+                false => continue,
+            };
+            if let Some(timestamp) = range.timestamp_max_ms {
+                let timestamp = whole_seconds(timestamp);
+                self.slot(&key, partition, timestamp, |state| &mut state.timestamps)?;
             }
-            if let Some(timestamp) = range.timestamp_max_ms
-                && self.bound(&range.partition).is_some()
-            {
-                self.slot(&range.partition, timestamp, |state| &mut state.timestamps)?;
-            }
-            if let Some(watermark) = segment.watermarks.get(&range.partition)
-                && self.bound(&range.partition).is_some()
-            {
-                self.slot(&range.partition, *watermark, |state| &mut state.watermarks)?;
+            if let Some(watermark) = segment.watermarks.get(partition) {
+                self.slot(&key, partition, *watermark, |state| &mut state.watermarks)?;
             }
         }
         Ok(())
     }
 
-    /// Raises T of `partition` to `end`.
+    /// Gives a topic its place and returns the key: what stands under the name moves to the id, and
+    /// another topic that had the name is superseded.
+    fn settle(&mut self, topic: &str, id: Option<Uuid>) -> String {
+        let key = self.key_of(topic, id);
+        if id.is_none() || self.topics.contains_key(&key) {
+            return key;
+        }
+        if let Some(state) = self.topics.remove(&topic_key(topic)) {
+            self.topics.insert(key.clone(), state);
+            return key;
+        }
+        for state in self.topics.values_mut() {
+            if state.topic == topic {
+                state.superseded_ms.get_or_insert(self.committed_ms);
+            }
+        }
+        key
+    }
+
+    fn forget_superseded(&mut self) {
+        let now = self.committed_ms;
+        self.topics.retain(|_, state| {
+            state
+                .superseded_ms
+                .is_none_or(|since| now.saturating_sub(since) < SUPERSEDED_MS)
+        });
+    }
+
+    /// Raises T of `partition`, of a topic whose id is not known, to `end`.
     pub fn raise(&mut self, partition: &TopicPartition, end: i64) -> Result<()> {
-        self.slot(partition, end, |state| &mut state.next)
+        let key = self.key_of(&partition.topic, None);
+        self.raise_under(&key, partition, end)
+    }
+
+    /// Raises T of `partition`, which stands under `key`, to `end`.
+    pub(super) fn raise_under(
+        &mut self,
+        key: &str,
+        partition: &TopicPartition,
+        end: i64,
+    ) -> Result<()> {
+        self.slot(key, partition, end, |state| &mut state.next)
     }
 
     /// Lowers T where `asked` (of topic key, topic and partition) names a lower offset or none at
@@ -350,6 +481,7 @@ impl WriterState {
 
     fn slot(
         &mut self,
+        key: &str,
         partition: &TopicPartition,
         value: i64,
         array: impl Fn(&mut TopicState) -> &mut Vec<i64>,
@@ -362,7 +494,7 @@ impl WriterState {
             })?;
         let state = self
             .topics
-            .entry(topic_key(&partition.topic))
+            .entry(key.to_owned())
             .or_insert_with(|| TopicState {
                 topic: partition.topic.to_string(),
                 ..TopicState::default()
@@ -390,8 +522,7 @@ impl WriterState {
     pub fn digest(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(format!("e={}\n", self.epoch));
-        for (partition, next) in self.bounds() {
-            let key = topic_key(&partition.topic);
+        for (key, partition, next) in self.places() {
             hash.update(format!("{key}:{}={next}\n", partition.partition));
         }
         let mut text = String::new();

@@ -41,7 +41,7 @@ fn the_property_is_the_documented_json() {
     let change = sample().write(WID, "main", 0).unwrap();
     assert_eq!(change.remove, Vec::<String>::new());
     expect![[r#"
-        {"v":1,"u":"00000000-0000-0000-0000-000000000007","e":0,"c":"00000000-0000-0000-0000-000000000009","s":42,"m":1000,"d":"orders-sink","n":0,"h":"host-1","t":{"n:orders":{"n":"orders","o":[10,-1,7],"w":[5,-1,-1],"x":[1010,-1,1007]}}}"#]]
+        {"v":1,"u":"00000000-0000-0000-0000-000000000007","e":0,"c":"00000000-0000-0000-0000-000000000009","s":42,"m":1000,"d":"orders-sink","n":0,"h":"host-1","t":{"n:orders":{"n":"orders","o":[10,-1,7],"w":[-5],"x":[0,null,0]}}}"#]]
     .assert_eq(&change.set["frazil.w.0123456789abcdef"]);
     assert_eq!(read(&change.set, "main").unwrap(), Some(sample()));
 }
@@ -55,7 +55,7 @@ fn a_bound_is_none_until_a_row_arrived() {
         [Some(10), None, Some(7), None, None]
     );
     assert_eq!(state.bound(&TopicPartition::new("other", 0)), None);
-    assert_eq!(state.valid_through_ms(), Some(1_007));
+    assert_eq!(state.valid_through_ms(), Some(1_000));
 }
 
 #[test]
@@ -107,6 +107,18 @@ fn what_cannot_be_understood_is_an_error() {
             "STATE_VERSION_UNKNOWN",
         ),
         (&whole.replace("n:orders", "aGVsbG8"), "STATE_INVALID"),
+        (
+            &whole.replace("[-5]", "[null,null,null,1]"),
+            "STATE_INVALID",
+        ),
+        (&whole.replace("[-5]", "[-11]"), "STATE_INVALID"),
+        (&whole.replace("[-5]", "[\"\"]"), "STATE_INVALID"),
+        (&whole.replace("[0,null,0]", "[2]"), "STATE_INVALID"),
+        (
+            &whole.replace("[0,null,0]", "[-9223372036854775808]"),
+            "STATE_INVALID",
+        ),
+        (&whole.replace("n:orders", "n:other"), "STATE_INVALID"),
         (&whole.replace("\"n\":0", "\"n\":3"), "STATE_INVALID"),
         (
             &whole.replace("\"n\":0", "\"n\":4000000000"),
@@ -154,12 +166,21 @@ fn partition_indexes_are_bounded() {
 proptest! {
     #[test]
     fn any_state_survives_writing_and_reading(
-        offsets in prop::collection::vec((0..4usize, 0..40i32, 0..i64::MAX), 0..60),
+        offsets in prop::collection::vec(
+            (0..4usize, 0..40i32, 1..i64::MAX, any::<Option<i64>>(), any::<Option<i64>>()), 0..60,
+        ),
+        committed_ms in any::<i64>(),
         limit in 300..4_000usize,
     ) {
         let mut state = WriterState::new(table());
-        for (topic, partition, end) in offsets {
-            state.raise(&TopicPartition::new(["a", "b.c", "ä€🦀", "_"][topic], partition), end).unwrap();
+        state.committed_ms = committed_ms;
+        for (topic, partition, end, timestamp, watermark) in offsets {
+            let mut range = range(["a", "b.c", "ä€🦀", "_"][topic], partition, 0, end, Some(0));
+            range.timestamp_max_ms = timestamp;
+            let mut claim = segment(0, Vec::new());
+            claim.watermarks.extend(watermark.map(|w| (range.partition.clone(), w)));
+            claim.ranges.push(range);
+            state.advance(&claim).unwrap();
         }
         let change = state.write_within(WID, "main", 0, limit).unwrap();
         prop_assert_eq!(read(&change.set, "main").unwrap(), Some(state));
@@ -197,4 +218,71 @@ proptest! {
             );
         }
     }
+}
+
+fn with_id(seq: u64, id: Option<u128>, from: i64, to: i64) -> Segment {
+    let mut claim = segment(seq, vec![range("orders", 0, from, to, Some(from))]);
+    claim.topic_ids = id
+        .map(|id| ("orders".into(), Uuid::from_u128(id)))
+        .into_iter()
+        .collect();
+    claim
+}
+
+// Promise: a topic that was deleted and made again is read from its beginning, and the offsets of the old one are forgotten after 30 days
+#[test]
+fn a_topic_of_the_same_name_is_another_topic() {
+    let at = |state: &WriterState, id: Option<u128>| {
+        state.bound_of(&TopicPartition::new("orders", 0), id.map(Uuid::from_u128))
+    };
+    let mut state = WriterState::new(table());
+    state.committed_ms = 1_000;
+    state.advance(&with_id(0, None, 0, 10)).unwrap();
+    assert_eq!(at(&state, None), Some(10));
+    // Ids become known: what stood under the name belongs to the first of them.
+    assert_eq!(at(&state, Some(1)), Some(10));
+    state.advance(&with_id(1, Some(1), 10, 20)).unwrap();
+    assert_eq!([at(&state, None), at(&state, Some(1))], [Some(20); 2]);
+    assert_eq!(state.key_of("orders", None), "AAAAAAAAAAAAAAAAAAAAAQ");
+    // And are unknown again: the topic is the same.
+    state.advance(&with_id(2, None, 20, 25)).unwrap();
+    assert_eq!([at(&state, None), at(&state, Some(1))], [Some(25); 2]);
+    assert_eq!(state.bounds().count(), 1);
+    // The topic was made again.
+    assert_eq!(at(&state, Some(2)), None);
+    let one_topic = state.digest();
+    state.advance(&with_id(3, Some(2), 0, 5)).unwrap();
+    assert_eq!([at(&state, None), at(&state, Some(2))], [Some(5); 2]);
+    assert_eq!(at(&state, Some(1)), Some(25), "for a task that is late");
+    assert_ne!(state.digest(), one_topic);
+    assert_eq!(state.bounds().count(), 1);
+    let change = state.write(WID, "main", 0).unwrap();
+    assert_eq!(read(&change.set, "main").unwrap(), Some(state.clone()));
+    // A late task of the old topic changes nothing for the new one.
+    state.advance(&with_id(4, Some(1), 25, 30)).unwrap();
+    assert_eq!([at(&state, None), at(&state, Some(1))], [Some(5), Some(30)]);
+    let month = 30 * 24 * 3_600_000;
+    state.committed_ms = 1_000 + month - 1;
+    state.advance(&with_id(5, Some(2), 5, 6)).unwrap();
+    assert_eq!(at(&state, Some(1)), Some(30));
+    state.committed_ms = 1_000 + month;
+    state.advance(&with_id(6, Some(2), 6, 7)).unwrap();
+    assert_eq!([at(&state, Some(1)), at(&state, None)], [None, Some(7)]);
+}
+
+#[test]
+fn arrays_that_say_nothing_are_left_out() {
+    let mut state = WriterState::new(table());
+    state.raise(&TopicPartition::new("t", 2), 7).unwrap();
+    let text = &state.write(WID, "main", 0).unwrap().set[&property_key(WID, "main")];
+    assert!(
+        text.ends_with(r#""t":{"n:t":{"n":"t","o":[-1,-1,7]}}}"#),
+        "{text}"
+    );
+    let uneven = text.replace("[-1,-1,7]", "[-1,-1,7],\"w\":[1,1,1,1]");
+    let properties = [(property_key(WID, "main"), uneven)].into();
+    assert_eq!(
+        read(&properties, "main").unwrap_err().code(),
+        "STATE_INVALID"
+    );
 }

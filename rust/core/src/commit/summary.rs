@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iceberg::spec::{Operation, Summary};
 
-use super::state::{WriterState, topic_key};
+use super::state::{WriterState, is_topic_key};
 use crate::control::segment::{FileCounts, Segment};
 use crate::offsets::TopicPartition;
 
@@ -18,7 +18,9 @@ pub const EPOCH: &str = "frazil.epoch";
 pub const SEGMENTS: &str = "frazil.segments";
 /// The timestamp up to which the table holds every record.
 pub const VALID_THROUGH: &str = "frazil.valid-through-ms";
-/// The offsets that the commit brought: `topic key:partition=start-end,…`.
+/// The offsets that the commit brought: `topic key:partition=start-end,partition=start-end,…`, and
+/// the next topic's key before its first partition. A key that is an id is followed by `/` and the
+/// topic's name.
 pub const OFFSETS: &str = "frazil.offsets";
 /// The digest of all offsets of the writer after the commit.
 pub const STATE_DIGEST: &str = "frazil.state-sha256";
@@ -51,7 +53,7 @@ pub fn summary(
     if let Some(ms) = state.valid_through_ms() {
         entries.insert(VALID_THROUGH, ms.to_string());
     }
-    let offsets = format_offsets(segments);
+    let offsets = format_offsets(state, segments);
     if offsets.len() <= OFFSETS_BYTES_MAX {
         entries.insert(OFFSETS, offsets);
     }
@@ -109,34 +111,62 @@ fn counters(counts: &FileCounts, parent: Option<&Summary>) -> BTreeMap<&'static 
     entries
 }
 
-fn format_offsets(segments: &[&Segment]) -> String {
-    let mut ranges: BTreeMap<&TopicPartition, (i64, i64)> = BTreeMap::new();
-    for range in segments.iter().flat_map(|s| s.ranges_with_rows()) {
+fn format_offsets(state: &WriterState, segments: &[&Segment]) -> String {
+    let mut ranges: BTreeMap<(String, &TopicPartition), (i64, i64)> = BTreeMap::new();
+    let claims = segments.iter().flat_map(|segment| {
+        let claims = segment.ranges_with_rows();
+        claims.map(|range| (segment.topic_id(&range.partition.topic), range))
+    });
+    for (id, range) in claims {
         let start = range.start.or(range.lowest).unwrap_or(0);
-        let merged = ranges.entry(&range.partition).or_insert((start, range.end));
+        let key = state.key_of(&range.partition.topic, id);
+        let place = ranges.entry((key, &range.partition));
+        let merged = place.or_insert((start, range.end));
         merged.0 = merged.0.min(start);
         merged.1 = merged.1.max(range.end);
     }
     let mut text = String::new();
-    for (partition, (start, end)) in ranges {
+    let mut topic = None;
+    for ((key, partition), (start, end)) in ranges {
         if !text.is_empty() {
             text.push(',');
         }
-        let key = topic_key(&partition.topic);
-        text.push_str(&format!("{key}:{}={start}-{end}", partition.partition));
+        if topic.as_ref() != Some(&key) {
+            text.push_str(&key);
+            if !key.starts_with("n:") {
+                text.push_str(&format!("/{}", partition.topic));
+            }
+            text.push(':');
+            topic = Some(key);
+        }
+        text.push_str(&format!("{}={start}-{end}", partition.partition));
     }
     text
 }
 
-/// Reads the partitions and ends of an offset list; `None` when it is not one.
-pub fn parse_offsets(text: &str) -> Option<Vec<(TopicPartition, i64)>> {
+/// Reads the topic keys, partitions and ends of an offset list; `None` when it is not one.
+pub fn parse_offsets(text: &str) -> Option<Vec<(String, TopicPartition, i64)>> {
     let mut ends = Vec::new();
+    let mut named = None;
     for item in text.split(',').filter(|item| !item.is_empty()) {
         let (place, range) = item.rsplit_once('=')?;
-        let (key, partition) = place.rsplit_once(':')?;
-        let topic = key.strip_prefix("n:")?;
+        let partition = match place.rsplit_once(':') {
+            Some((names, partition)) => {
+                named = Some(match names.strip_prefix("n:") {
+                    Some(topic) => (names, topic),
+                    None => names.split_once('/')?,
+                });
+                partition
+            }
+            None => place,
+        };
+        let (key, topic) = named?;
+        if !is_topic_key(key) || topic.is_empty() {
+            return None;
+        }
         let (_, end) = range.rsplit_once('-')?;
         ends.push((
+            key.to_owned(),
             TopicPartition::new(topic, partition.parse().ok()?),
             end.parse().ok()?,
         ));
@@ -146,7 +176,10 @@ pub fn parse_offsets(text: &str) -> Option<Vec<(TopicPartition, i64)>> {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::commit::state::topic_id_key;
     use crate::commit::test_support::{range, segment};
 
     fn get<'a>(summary: &'a Summary, key: &str) -> Option<&'a str> {
@@ -171,12 +204,38 @@ mod tests {
         assert_eq!(get(&made, "added-delete-files"), None);
         assert_eq!(get(&made, "total-delete-files"), Some("0"));
         assert_eq!(get(&made, SEGMENTS), Some("2"));
-        assert_eq!(get(&made, VALID_THROUGH), Some("1014"));
+        assert_eq!(get(&made, VALID_THROUGH), Some("1000"));
         let next = summary("w1", &state, &[&second], Some(&made));
         assert_eq!(get(&next, "total-records"), Some("16"));
+    }
+
+    #[test]
+    fn a_list_of_offsets_names_each_topic_once() {
+        let ranges = vec![
+            range("b", 0, 0, 4, Some(2)),
+            range("a.b", 11, 7, 14, Some(9)),
+            range("a.b", 2, 0, 9, Some(2)),
+            range("a", 5, 0, 9, Some(2)),
+        ];
+        let mut made = segment(0, ranges);
+        let id = Uuid::from_u128(1);
+        made.topic_ids = [("b".into(), id)].into();
+        let mut state = WriterState::new(made.table_uuid);
+        state.advance(&made).unwrap();
+        let text = format_offsets(&state, &[&made]);
+        let b = topic_id_key(id);
+        assert_eq!(text, format!("{b}/b:0=0-4,n:a:5=0-9,n:a.b:2=0-9,11=7-14"));
+        let place = |key: &str, topic, partition, end| {
+            (key.to_owned(), TopicPartition::new(topic, partition), end)
+        };
         assert_eq!(
-            parse_offsets("n:a.b:0=0-14"),
-            Some(vec![(TopicPartition::new("a.b", 0), 14)])
+            parse_offsets(&text),
+            Some(vec![
+                place(&b, "b", 0, 4),
+                place("n:a", "a", 5, 9),
+                place("n:a.b", "a.b", 2, 9),
+                place("n:a.b", "a.b", 11, 14),
+            ])
         );
     }
 
@@ -220,7 +279,15 @@ mod tests {
         let many = segment(0, ranges);
         let state = WriterState::new(many.table_uuid);
         assert_eq!(get(&summary("w1", &state, &[&many], None), OFFSETS), None);
-        for text in ["x", "n:t:0", "n:t:0=5", "n:t:x=0-5", "t:0=0-5"] {
+        for text in [
+            "x",
+            "n:t:0",
+            "n:t:0=5",
+            "n:t:x=0-5",
+            "t:0=0-5",
+            "t/t:0=0-5",
+            "0=0-5",
+        ] {
             assert_eq!(parse_offsets(text), None, "{text}");
         }
         assert_eq!(parse_offsets(""), Some(vec![]));

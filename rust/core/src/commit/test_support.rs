@@ -43,6 +43,7 @@ pub(crate) fn segment(seq: u64, ranges: Vec<SourceRange>) -> Segment {
         branch: "main".into(),
         ranges,
         watermarks: Default::default(),
+        topic_ids: Default::default(),
         manifests,
         rows,
         bytes: rows * 10,

@@ -98,6 +98,14 @@ impl fmt::Display for RejectReason {
     }
 }
 
+/// Tells whether `state` is from before the reset after which the session of `segment` began: what
+/// it says of offsets is void, and the reset that voids it has not been seen yet. That happens when
+/// a catalog answers with metadata that is not the newest. A reset moves no snapshot, so that the
+/// catalog would take a commit that is built on it.
+pub fn is_before_reset(state: Option<&WriterState>, segment: &Segment) -> bool {
+    state.is_some_and(|state| state.epoch < segment.epoch)
+}
+
 /// Judges `segment` against the table with `table_uuid`, whose writer state is `state`.
 pub fn verdict(table_uuid: Uuid, state: Option<&WriterState>, segment: &Segment) -> Verdict {
     if segment.table_uuid != table_uuid {
@@ -110,7 +118,10 @@ pub fn verdict(table_uuid: Uuid, state: Option<&WriterState>, segment: &Segment)
     if epoch > segment.epoch {
         return Verdict::Fenced { epoch };
     }
-    let bound = |partition| state.and_then(|state| state.bound(partition));
+    let bound = |partition| {
+        let of = |partition: &TopicPartition| segment.topic_id(&partition.topic);
+        state.and_then(|state| state.bound_of(partition, of(partition)))
+    };
     if segment
         .ranges_with_rows()
         .all(|range| bound(&range.partition) >= Some(range.end))
@@ -245,6 +256,15 @@ mod tests {
             verdict(state.table_uuid, Some(&state), &old),
             Verdict::Covered
         );
+    }
+
+    #[test]
+    fn a_state_that_does_not_know_of_the_reset_is_told_from_one_that_does() {
+        let mut late = segment(0, vec![range("t", 0, 0, 10, Some(0))]);
+        late.epoch = 2;
+        assert!(is_before_reset(Some(&state(&[(0, 10)], 1)), &late));
+        assert!(!is_before_reset(Some(&state(&[(0, 10)], 2)), &late));
+        assert!(!is_before_reset(None, &late), "it has no offsets to void");
     }
 
     #[test]

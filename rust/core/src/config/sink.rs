@@ -9,6 +9,8 @@ use super::kafka;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
 use super::table::{self, TableConfig};
+use crate::commit::action::RollbackPolicy;
+use crate::control::task::ExternalChange;
 use crate::error::{Result, SinkError};
 
 /// The longest name of a Kafka topic.
@@ -57,12 +59,16 @@ pub struct ControlConfig {
     pub table_block_max_ms: u64,
     /// The longest property that holds source offsets.
     pub state_bytes_max: usize,
+    /// What to do when the group's offsets were moved, and not through Connect.
+    pub external_change: ExternalChange,
     /// Where the tasks of the connector agree on commits.
     pub coordination: Coordination,
     /// The topic of coordination through a topic.
     pub topic: String,
     /// The number of the last offset reset, as the connector knew it when the task started.
     pub epoch: u64,
+    /// What to do when a branch was rolled back behind the connector's last commit.
+    pub rollback: RollbackPolicy,
     /// How long a sealed segment may wait for its commit.
     pub segment_ttl_ms: u64,
 }
@@ -206,7 +212,15 @@ fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
         coordination,
         topic: read_control_topic(reader)?,
         epoch: reader.number("frazil.internal.epoch")?,
+        rollback: match reader.word("frazil.rollback.policy")? {
+            word if word.eq_ignore_ascii_case("fail") => RollbackPolicy::Fail,
+            _ => RollbackPolicy::Warn,
+        },
         segment_ttl_ms: reader.number("frazil.segment.ttl-ms")?,
+        external_change: match reader.word("frazil.offsets.external.change")? {
+            word if word.eq_ignore_ascii_case("fail") => ExternalChange::Fail,
+            _ => ExternalChange::Warn,
+        },
     })
 }
 
@@ -300,11 +314,13 @@ fn the_keys_read_here_are_in_the_table() {
         "iceberg.control.commit.interval-ms",
         "frazil.table.block.max-ms",
         "frazil.state.max-bytes",
+        "frazil.offsets.external.change",
         "frazil.coordination",
         "frazil.control.topic",
         "frazil.segment.ttl-ms",
         "frazil.internal.coordination",
         "frazil.internal.epoch",
+        "frazil.rollback.policy",
         "frazil.internal.role",
         "frazil.memory.max-bytes",
         "frazil.writers.max-open",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use iceberg::spec::Transform;
 
 use super::*;
+use crate::control::task::ExternalChange;
 use crate::error::ErrorKind;
 
 mod control;
@@ -92,9 +93,11 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             commit_interval_ms: 300_000,
             table_block_max_ms: 900_000,
             state_bytes_max: crate::limits::STATE_BYTES_MAX,
+            external_change: ExternalChange::Warn,
             coordination: Coordination::Local,
             topic: "frazil-control".to_owned(),
             epoch: 0,
+            rollback: crate::commit::action::RollbackPolicy::Warn,
             segment_ttl_ms: 3_600_000,
         }
     );

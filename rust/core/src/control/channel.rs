@@ -36,6 +36,8 @@ const RESEND_INTERVALS: u64 = 2;
 const HELLO_ANSWER_MS: u64 = 1_000;
 /// How long the own HELLO may take to come back before it is sent again.
 const HELLO_RESEND_MS: u64 = 5_000;
+/// One that took longer than this says too little about the broker's clock: another one is sent.
+const HELLO_WAY_MS_MAX: u64 = 60_000;
 
 /// What a channel has to know of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +111,7 @@ enum Role {
     Follower,
     /// Its HELLO is on its way.
     Electing {
+        since_ms: u64,
         sent_at_ms: u64,
     },
     /// Its HELLO has this offset.
@@ -162,7 +165,9 @@ pub struct Channel {
     /// When all unacknowledged segments are sent again, and when they last were.
     hello_at_ms: Option<u64>,
     hello_answered_ms: Option<u64>,
-    /// The least age that a record had: what is between the clocks of this host and the broker's.
+    /// What is between the clocks of this host and the broker's, or less, so that no record is taken
+    /// for younger than it is: when it sent its HELLO this process knows, and the broker wrote it
+    /// after that.
     age_base_ms: Option<i64>,
     /// The offset of the last record.
     last_offset: Option<i64>,
@@ -279,10 +284,8 @@ impl Channel {
             unacked.sent_at_ms = None;
         }
         if leader {
-            self.elections += 1;
-            self.role = Role::Electing { sent_at_ms: now_ms };
             self.events.push_back(Event::Promoted);
-            self.say_hello();
+            self.elect(now_ms);
         } else {
             self.role = Role::Follower;
             self.events.push_back(Event::Demoted);
@@ -295,10 +298,17 @@ impl Channel {
             unacked.sent_at_ms = None;
         }
         if self.is_leader() {
-            self.elections += 1;
-            self.role = Role::Electing { sent_at_ms: now_ms };
-            self.say_hello();
+            self.elect(now_ms);
         }
+    }
+
+    fn elect(&mut self, now_ms: u64) {
+        self.elections += 1;
+        self.role = Role::Electing {
+            since_ms: now_ms,
+            sent_at_ms: now_ms,
+        };
+        self.say_hello();
     }
 
     fn say_hello(&mut self) {
@@ -320,11 +330,11 @@ impl Channel {
             Ok(message) => message,
             Err(ignored) => return self.ignore(ignored),
         };
+        let told_ms = age_ms;
         let base_ms = age_ms.min(self.age_base_ms.unwrap_or(age_ms));
-        self.age_base_ms = Some(base_ms);
         let age_ms = u64::try_from(age_ms.saturating_sub(base_ms)).unwrap_or(0);
         match message.body {
-            Body::Hello(hello) => self.hello(&hello, offset, now_ms),
+            Body::Hello(hello) => self.hello(&hello, (offset, told_ms), now_ms),
             Body::Result(result) => self.hear(message.session, result),
             Body::Segment(segment) => {
                 if self.obeys(message.session, offset) {
@@ -360,10 +370,16 @@ impl Channel {
         true
     }
 
-    fn hello(&mut self, hello: &Hello, offset: i64, now_ms: u64) {
+    fn hello(&mut self, hello: &Hello, (offset, age_ms): (i64, i64), now_ms: u64) {
         let own = hello.coordinator == self.settings.id;
         match self.role {
-            Role::Electing { .. } if own && hello.election == self.elections => {
+            Role::Electing { since_ms, .. } if own && hello.election == self.elections => {
+                let way_ms = now_ms.saturating_sub(since_ms);
+                if way_ms > HELLO_WAY_MS_MAX {
+                    return self.elect(now_ms);
+                }
+                let way_ms = i64::try_from(way_ms).unwrap_or(i64::MAX);
+                self.age_base_ms = Some(age_ms.saturating_sub(way_ms));
                 self.role = Role::Leading { term: offset };
             }
             Role::Follower if !own => {
@@ -468,11 +484,22 @@ impl Channel {
     }
 
     fn flush(&mut self, now_ms: u64) {
-        if let Role::Electing { sent_at_ms } = self.role
+        if let Role::Electing {
+            since_ms,
+            sent_at_ms,
+        } = self.role
             && now_ms >= sent_at_ms.saturating_add(HELLO_RESEND_MS)
         {
-            self.role = Role::Electing { sent_at_ms: now_ms };
-            self.say_hello();
+            if now_ms.saturating_sub(since_ms) > HELLO_WAY_MS_MAX {
+                self.elect(now_ms);
+            } else {
+                // Of an earlier one of this election the echo may come yet.
+                self.role = Role::Electing {
+                    since_ms,
+                    sent_at_ms: now_ms,
+                };
+                self.say_hello();
+            }
         }
         if self.hello_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             self.hello_at_ms = None;
@@ -549,7 +576,7 @@ impl Channel {
             })
         });
         let hello = match self.role {
-            Role::Electing { sent_at_ms } => Some(sent_at_ms.saturating_add(HELLO_RESEND_MS)),
+            Role::Electing { sent_at_ms, .. } => Some(sent_at_ms.saturating_add(HELLO_RESEND_MS)),
             _ => self.hello_at_ms,
         };
         segments.chain(hello).min()

@@ -147,6 +147,7 @@ fn a_hello_of_an_earlier_election_begins_nothing() {
     assert_eq!(topic.take(&mut leader, 5_002), 1);
 }
 
+// Injection: 48
 #[test]
 fn a_lost_segment_is_sent_again_after_a_while() {
     let (mut task, session) = process(1);
@@ -181,6 +182,7 @@ fn a_coordinator_can_ask_for_what_it_misses() {
 }
 
 // Promise: Control messages may be lost, repeated and mixed up: a session hears of each segment once, in order.
+// Injection: 47
 #[test]
 fn results_that_are_repeated_and_mixed_up_are_heard_once_and_in_order() {
     let (mut task, session) = process(1);
@@ -234,6 +236,7 @@ fn a_new_coordinator_learns_how_far_the_session_has_heard() {
     assert_eq!(remote(&mut next), [(1, 1)]);
 }
 
+// Injection: 51
 #[test]
 fn leaders_that_change_all_the_time_are_answered_once_a_second() {
     let (mut task, session) = process(1);
@@ -290,6 +293,7 @@ fn a_deposed_coordinator_tells_other_processes_nothing() {
     assert!(leader.outbox(1).is_empty());
 }
 
+// Injection: 48
 #[test]
 fn nothing_of_a_session_follows_a_segment_that_was_lost() {
     let losses = [
@@ -317,6 +321,7 @@ fn nothing_of_a_session_follows_a_segment_that_was_lost() {
     }
 }
 
+// Injection: 50
 #[test]
 fn a_segment_that_waited_too_long_is_not_looked_at() {
     let (mut leader, mut topic) = leader(9);
@@ -341,6 +346,7 @@ fn a_segment_that_waited_too_long_is_not_looked_at() {
     assert_eq!(events(&mut leader), [Event::Leave { session }]);
 }
 
+// Injection: 52
 #[test]
 fn the_clocks_of_host_and_broker_may_differ() {
     let (mut leader, mut topic) = (channel(9), Topic::default());
@@ -357,6 +363,25 @@ fn the_clocks_of_host_and_broker_may_differ() {
         panic!("{seen:?}");
     };
     assert_eq!(remote.expires_in_ms, HOUR - 5);
+}
+
+#[test]
+fn a_coordinator_that_reads_late_takes_no_record_for_young() {
+    let (mut leader, mut topic) = (channel(9), Topic::default());
+    leader.leadership(true, 0);
+    topic.take(&mut leader, 0);
+    let (mut task, session) = process(1);
+    task.submit(segment(session, 0), false, 0);
+    topic.take(&mut task, 0);
+    let stuck = 2 * HOUR;
+    for (offset, record) in topic.records.iter().enumerate() {
+        leader.record(offset as i64, stuck as i64, record, stuck);
+    }
+    assert_eq!(events(&mut leader), [Event::Promoted], "it asks once more");
+    topic.take(&mut leader, stuck);
+    leader.record(2, 0, &topic.records[2], stuck + 7);
+    leader.record(3, stuck as i64, &topic.records[1], stuck + 7);
+    assert_eq!(events(&mut leader), [Event::Leave { session }]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use uuid::Uuid;
 pub use super::queue::Offer;
 use super::queue::{TableQueue, Waiting};
 use super::segment::Segment;
-use crate::commit::outcome::SegmentOutcome;
+use crate::commit::outcome::{SegmentOutcome, final_code};
 use crate::commit::validate::RejectReason;
 use crate::error::SinkError;
 use crate::limits::HELD_BYTES_MAX;
@@ -454,8 +454,10 @@ impl TableCoordinator {
         };
         let kept: BTreeSet<(Uuid, u64)> = blocked.iter().map(|s| (s.session, s.seq)).collect();
         self.away.retain(|key, _| kept.contains(key));
-        if now_ms.saturating_sub(since_ms) >= self.settings.block_max_ms {
-            news.extend(self.give_up(&blocked, now_ms.saturating_sub(since_ms), &reason));
+        let waited_ms = now_ms.saturating_sub(since_ms);
+        let is_final = final_code(reason.code()).is_some();
+        if is_final || waited_ms >= self.settings.block_max_ms {
+            news.extend(self.give_up(&blocked, waited_ms, &reason));
             return news;
         }
         self.flight = Flight::Blocked {
@@ -500,11 +502,17 @@ impl TableCoordinator {
         let minutes = elapsed_ms / 60_000;
         let fail = |segment: &Segment| {
             self.end(segment.session);
-            let message = format!(
-                "the table refused commits for {minutes} minutes: {}",
-                reason.report()
-            );
-            let error = SinkError::fatal("TABLE_BLOCKED", message).with("table", &segment.table);
+            let error = match final_code(reason.code()) {
+                Some(code) => SinkError::fatal(code, reason.report()),
+                None => SinkError::fatal(
+                    "TABLE_BLOCKED",
+                    format!(
+                        "the table refused commits for {minutes} minutes: {}",
+                        reason.report()
+                    ),
+                ),
+            };
+            let error = error.with("table", &segment.table);
             told(segment, Verdict::Failed(error))
         };
         blocked.iter().map(fail).collect()

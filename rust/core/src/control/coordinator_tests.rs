@@ -285,6 +285,23 @@ fn a_table_that_refuses_is_asked_less_and_less_often_and_given_up() {
 }
 
 #[test]
+fn a_refusal_that_no_waiting_cures_stops_the_tasks_at_once() {
+    for code in [
+        "TABLE_ROLLED_BACK",
+        "TABLE_OWNED_ELSEWHERE",
+        "STATE_NOT_STORED",
+    ] {
+        let mut table = coordinator();
+        let batch = commit_at(&mut table, &[(1, 0), (2, 0)], 10_000);
+        let refused = SegmentOutcome::Blocked(Arc::new(SinkError::fatal(code, "ask somebody")));
+        let outcomes = vec![(0, refused.clone()), (1, refused)];
+        let news = table.settle(&batch, outcomes, 10_100);
+        assert_eq!(told(&news), [(1, 0, code), (2, 0, code)]);
+        assert_eq!(wait(table.poll(99_000)), None);
+    }
+}
+
+#[test]
 fn nothing_of_a_rejected_session_is_tried_again() {
     let mut table = coordinator();
     let batch = commit_at(&mut table, &[(1, 0), (1, 1), (2, 0)], 10_000);

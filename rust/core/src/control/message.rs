@@ -15,6 +15,7 @@
 //! later one may add some.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use iceberg::spec::TableMetadata;
 use iceberg::{NamespaceIdent, TableIdent};
@@ -218,6 +219,8 @@ pub struct Ranges {
     pub ranges: Vec<SourceRange>,
     /// The lowest offset that the connector still needs of each partition.
     pub watermarks: BTreeMap<TopicPartition, i64>,
+    /// The ids of their topics, as far as they are known.
+    pub topic_ids: BTreeMap<Arc<str>, Uuid>,
 }
 
 /// What became of a segment, as the coordinator tells another process.
@@ -504,9 +507,12 @@ impl Answer {
 impl Ranges {
     /// Takes the offsets of `segment`.
     pub fn of(segment: &Segment) -> Self {
+        let claims = |topic: &Arc<str>| segment.ranges.iter().any(|r| r.partition.topic == *topic);
+        let ids = segment.topic_ids.iter().filter(|(topic, _)| claims(topic));
         Ranges {
             ranges: segment.ranges.clone(),
             watermarks: segment.watermarks.clone(),
+            topic_ids: ids.map(|(topic, id)| (topic.clone(), *id)).collect(),
         }
     }
 
@@ -546,7 +552,12 @@ impl Ranges {
         let mark_is_sound = |(partition, offset): (&TopicPartition, &i64)| {
             is_sound_partition(partition) && *offset >= 0
         };
-        self.ranges.iter().all(range_is_sound) && self.watermarks.iter().all(mark_is_sound)
+        self.ranges.iter().all(range_is_sound)
+            && self.watermarks.iter().all(mark_is_sound)
+            && self
+                .topic_ids
+                .keys()
+                .all(|topic| fits(topic, TOPIC_BYTES_MAX))
     }
 }
 
@@ -566,6 +577,8 @@ type RangeText = (i32, Option<i64>, i64, Option<i64>, Option<i64>);
 struct RangesText {
     r: Vec<(String, Vec<RangeText>)>,
     w: Vec<(String, Vec<(i32, i64)>)>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    i: BTreeMap<Arc<str>, Uuid>,
 }
 
 /// Appends `item` to the last group, or begins one for `topic`.
@@ -593,7 +606,11 @@ impl From<Ranges> for RangesText {
             let item = (partition.partition, *offset);
             group(&mut w, &partition.topic, item);
         }
-        RangesText { r, w }
+        RangesText {
+            r,
+            w,
+            i: ranges.topic_ids,
+        }
     }
 }
 
@@ -601,9 +618,12 @@ impl TryFrom<RangesText> for Ranges {
     type Error = &'static str;
 
     fn try_from(text: RangesText) -> Result<Self, Self::Error> {
-        let mut ranges = Ranges::default();
+        let mut ranges = Ranges {
+            topic_ids: text.i,
+            ..Ranges::default()
+        };
         for (topic, items) in text.r {
-            let topic: std::sync::Arc<str> = topic.into();
+            let topic: Arc<str> = topic.into();
             for (partition, start, end, lowest, timestamp_max_ms) in items {
                 ranges.ranges.push(SourceRange {
                     partition: TopicPartition::new(topic.clone(), partition),
@@ -615,7 +635,7 @@ impl TryFrom<RangesText> for Ranges {
             }
         }
         for (topic, items) in text.w {
-            let topic: std::sync::Arc<str> = topic.into();
+            let topic: Arc<str> = topic.into();
             for (partition, offset) in items {
                 let partition = TopicPartition::new(topic.clone(), partition);
                 if ranges.watermarks.insert(partition, offset).is_some() {

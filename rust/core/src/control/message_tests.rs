@@ -71,6 +71,7 @@ fn the_form_of_each_message() {
 }
 
 // Promise: A control message that is garbage, foreign, of another version or too long is ignored.
+// Injection: 50
 #[test]
 fn what_is_no_message_of_ours_is_ignored_and_why() {
     let good = text(Body::Drain);
@@ -244,8 +245,16 @@ fn ranges() -> impl Strategy<Value = Ranges> {
     (
         proptest::collection::vec(range, 0..6),
         proptest::collection::btree_map(partition(), 0..i64::MAX, 0..4),
+        proptest::collection::btree_map("[a-z.]{0,5}", any::<u128>(), 0..3),
     )
-        .prop_map(|(ranges, watermarks)| Ranges { ranges, watermarks })
+        .prop_map(|(ranges, watermarks, ids)| Ranges {
+            ranges,
+            watermarks,
+            topic_ids: ids
+                .into_iter()
+                .map(|(topic, id)| (topic.into(), Uuid::from_u128(id)))
+                .collect(),
+        })
 }
 
 fn segments() -> impl Strategy<Value = SegmentMessage> {

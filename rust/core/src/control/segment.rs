@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use iceberg::TableIdent;
 use iceberg::spec::{DataContentType, DataFile, DataFileFormat, ManifestContentType, ManifestFile};
@@ -35,6 +36,8 @@ pub struct Segment {
     /// The lowest offset that the connector still needs of a partition, over all its tables; only
     /// kept for people and for a group whose offsets expired. May be empty.
     pub watermarks: BTreeMap<TopicPartition, i64>,
+    /// The ids of the source topics, as far as they are known.
+    pub topic_ids: BTreeMap<Arc<str>, Uuid>,
     /// The manifests, none of them in a snapshot yet.
     pub manifests: Vec<SealedManifest>,
     /// Rows in the files, deletes included.
@@ -44,6 +47,11 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Returns the id of a source topic, if it is known.
+    pub fn topic_id(&self, topic: &str) -> Option<Uuid> {
+        self.topic_ids.get(topic).copied()
+    }
+
     /// Returns the ranges that have a row in the files.
     pub fn ranges_with_rows(&self) -> impl Iterator<Item = &SourceRange> {
         self.ranges.iter().filter(|range| range.has_rows())

@@ -64,7 +64,7 @@ pub struct TaskSettings {
     pub rejections_max: usize,
     /// The time in which rejections are counted.
     pub rejection_window_ms: u64,
-    /// How long segments may fail, or a table may refuse them, before the task gives up.
+    /// How long segments may fail before the task gives up.
     pub block_max_ms: u64,
     /// How long a revoked or stopped task waits for its last commits.
     pub drain_max_ms: u64,
@@ -86,7 +86,7 @@ pub enum Verdict {
         /// The writer epoch of the table.
         epoch: u64,
     },
-    /// The table refuses it, for this reason, and it is tried again.
+    /// The table refused it for too long, for this reason: the task has to stop.
     Blocked(String),
     /// The task has to stop.
     Failed(Arc<SinkError>),
@@ -251,17 +251,16 @@ impl TaskMachine {
     /// Tells whether a seal of `table` would make a segment now.
     pub fn may_seal(&self, table: TableIndex) -> bool {
         self.progress.has_open(table)
-            && self.progress.unacked(table) < self.settings.segments_in_flight_max
+            && !self.is_congested(table)
             && !self.is_held()
             && !self.awaits_dead_letters()
             && !self.is_spoiled(table)
     }
 
-    /// Tells whether rows of `table` wait because too many of its segments are on their way: an
-    /// early commit of those would help.
+    /// Tells whether no more segments of `table` may be on their way: those that are should not wait
+    /// for the interval.
     pub fn is_congested(&self, table: TableIndex) -> bool {
-        self.progress.has_open(table)
-            && self.progress.unacked(table) >= self.settings.segments_in_flight_max
+        self.progress.unacked(table) >= self.settings.segments_in_flight_max
     }
 
     /// Turns the open rows of `table` into a segment; `None` when it [may not](Self::may_seal).
@@ -281,7 +280,6 @@ impl TaskMachine {
         table: TableIndex,
         sequence: u64,
         verdict: Verdict,
-        now_ms: u64,
     ) -> bool {
         if session != self.session() && enforced(Rule::OutcomeNamed) {
             return false;
@@ -291,7 +289,7 @@ impl TaskMachine {
             Verdict::Rejected(reason) => self.start_over_later(Redo::Rejected(reason)),
             Verdict::Expired => self.start_over_later(Redo::Expired),
             Verdict::Fenced { epoch } => self.fenced(table, epoch),
-            Verdict::Blocked(reason) => self.blocked(table, &reason, now_ms),
+            Verdict::Blocked(reason) => self.blocked(table, reason),
             Verdict::Failed(error) => self.fail(&error),
         }
         false
@@ -299,9 +297,6 @@ impl TaskMachine {
 
     fn durable(&mut self, session: Uuid, table: TableIndex, sequence: u64) -> bool {
         self.failing_since = None;
-        if let Some(table) = self.tables.get_mut(table) {
-            table.blocked_since = None;
-        }
         let counted = self.progress.durable(session, table, sequence);
         self.commit_wanted |= counted;
         counted
@@ -359,7 +354,7 @@ impl TaskMachine {
         self.failed.is_some() || self.redo.is_some()
     }
 
-    fn awaits_dead_letters(&self) -> bool {
+    pub(super) fn awaits_dead_letters(&self) -> bool {
         self.dead_letters_pending && enforced(Rule::DeadLettersFirst)
     }
 
@@ -369,8 +364,8 @@ impl TaskMachine {
 }
 
 #[cfg(test)]
-#[path = "task/properties.rs"]
-mod properties;
+#[path = "task/property_tests.rs"]
+mod property_tests;
 #[cfg(test)]
 #[path = "task/tests.rs"]
 mod tests;

@@ -379,8 +379,9 @@ impl WriterProgress {
 
     /// Discards everything that is open or unacknowledged and begins session `session`. Returns the
     /// rewinds that the framework has to do: each partition's durable offset, or where this session
-    /// began when that is not known.
-    pub fn redo(&mut self, session: Uuid) -> Vec<(TopicPartition, i64)> {
+    /// began when that is not known. Without `settled` no record counts as done only because no table
+    /// holds it: it may be a dead letter that is not acknowledged.
+    pub fn redo(&mut self, session: Uuid, settled: bool) -> Vec<(TopicPartition, i64)> {
         let mut rewinds = Vec::new();
         let held: BTreeMap<TopicPartition, i64> = self
             .partitions
@@ -390,12 +391,13 @@ impl WriterProgress {
         for (partition, state) in &mut self.partitions {
             // What was read is durable or settled below the lowest row held, even when Connect has
             // not asked since. Records that are being taken just now are not read yet.
-            let settled = match (state.next, held.get(partition)) {
+            let read = match (state.next, held.get(partition)) {
                 (Some(next), Some(lowest)) => Some(next.min(*lowest)),
                 (next, _) => next,
             };
+            let read = read.filter(|_| settled);
             let safe = state.durable.or(state.start);
-            let target = safe.map(|safe| settled.map_or(safe, |settled| settled.max(safe)));
+            let target = safe.map(|safe| read.map_or(safe, |read| read.max(safe)));
             if let Some(target) = target {
                 rewinds.push((partition.clone(), target));
             }
@@ -500,7 +502,7 @@ mod tests {
         assert!(!progress.assign(&[p(0)]));
         assert_eq!(progress.pre_commit(&p(0), 2), Some(2));
         read_rows(&mut progress, 0, 2..6);
-        assert_eq!(progress.redo(session(2)), vec![(p(0), 2)]);
+        assert_eq!(progress.redo(session(2), true), vec![(p(0), 2)]);
         assert_eq!(
             progress.pre_commit(&p(0), 6),
             Some(2),
@@ -524,7 +526,7 @@ mod tests {
         let sealed = progress.seal(0).expect("rows are open");
         read_rows(&mut progress, 0, 5..9);
         assert!(progress.durable(session(1), 0, sealed.sequence));
-        assert_eq!(progress.redo(session(2)), vec![(p(0), 5)]);
+        assert_eq!(progress.redo(session(2), true), vec![(p(0), 5)]);
     }
 
     #[test]
@@ -537,17 +539,26 @@ mod tests {
         progress.begins(&p(0), 5);
         progress.begins(&p(1), 30);
         progress.wrote(0, &p(0), (8, 9), None);
-        assert_eq!(progress.redo(session(2)), vec![(p(0), 5), (p(1), 30)]);
+        assert_eq!(progress.redo(session(2), true), vec![(p(0), 5), (p(1), 30)]);
         assert!(progress.is_rewinding(&p(0)) && progress.is_rewinding(&p(1)));
         progress.read(&p(0), 10, 12);
         assert_eq!(progress.next(&p(0)), None, "offset 5 has not come yet");
         assert_eq!(
-            progress.redo(session(3)),
+            progress.redo(session(3), true),
             vec![(p(0), 5), (p(1), 30)],
             "and once more before anything came"
         );
         progress.put_begins();
         assert!(!progress.is_rewinding(&p(0)));
+    }
+
+    #[test]
+    fn a_rewind_repeats_records_that_are_not_settled() {
+        let mut progress = WriterProgress::new(session(1), 1);
+        assert!(!progress.assign(&[p(0)]));
+        progress.read(&p(0), 3, 4);
+        progress.wrote(0, &p(0), (4, 4), None);
+        assert_eq!(progress.redo(session(2), false), vec![(p(0), 3)]);
     }
 
     #[test]
@@ -616,7 +627,7 @@ mod tests {
         assert!(!progress.assign(&[p(0)]));
         read_rows(&mut progress, 0, 0..3);
         progress.seal(0).expect("rows are open");
-        assert_eq!(progress.redo(session(2)), vec![(p(0), 0)]);
+        assert_eq!(progress.redo(session(2), true), vec![(p(0), 0)]);
         progress.put_begins();
         read_rows(&mut progress, 0, 0..3);
         let again = progress.seal(0).expect("rows are open");

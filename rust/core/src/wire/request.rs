@@ -1,5 +1,9 @@
 //! What Java tells a session besides records: the life of its partitions, and time passing.
 
+use std::sync::Arc;
+
+use uuid::Uuid;
+
 use super::read::Reader;
 use crate::error::{Result, SinkError};
 use crate::offsets::TopicPartition;
@@ -22,6 +26,13 @@ pub enum Request {
     Tick,
     /// The session ends soon: stop waiting.
     Cancel,
+    /// Read these partitions again, from the beginning where there is no offset; all partitions
+    /// when there are none (`SinkConnector.alterOffsets`).
+    AlterOffsets(Vec<(TopicPartition, Option<i64>)>),
+    /// Which epoch do tasks have that start now?
+    Epoch,
+    /// The ids of source topics, as Kafka tells them now.
+    TopicIds(Vec<(Arc<str>, Uuid)>),
     /// What the control topic brought, and who leads. Only a channel's handle takes it.
     Channel {
         /// Whether this process has control partition 0, so that it commits for all.
@@ -47,6 +58,8 @@ pub struct ChannelRecord {
 /// The smallest size of a partition on the wire.
 const PARTITION_BYTES_MIN: usize = 8;
 
+/// Returns the smallest size of a topic and its id on the wire.
+const TOPIC_ID_BYTES_MIN: usize = 20;
 /// The smallest size of a record of the control topic on the wire.
 const RECORD_BYTES_MIN: usize = 20;
 
@@ -73,6 +86,17 @@ impl Request {
             }
             5 => Request::Tick,
             6 => Request::Cancel,
+            8 => {
+                let count = reader.count(PARTITION_BYTES_MIN + 9)?;
+                let offset = |_| altered(&mut reader);
+                Request::AlterOffsets((0..count).map(offset).collect::<Result<_>>()?)
+            }
+            9 => Request::Epoch,
+            10 => {
+                let count = reader.count(TOPIC_ID_BYTES_MIN)?;
+                let topic = |_| topic_id(&mut reader);
+                Request::TopicIds((0..count).map(topic).collect::<Result<_>>()?)
+            }
             7 => channel(&mut reader)?,
             _ => return Err(reader.corrupt("request kind is unknown")),
         };
@@ -81,6 +105,23 @@ impl Request {
     }
 }
 
+fn topic_id(reader: &mut Reader<'_>) -> Result<(Arc<str>, Uuid)> {
+    let topic = reader.text()?;
+    let id = Uuid::from_slice(reader.take(16)?);
+    let id = id.map_err(|_| reader.corrupt("topic id is no UUID"))?;
+    Ok((topic.into(), id))
+}
+
+fn altered(reader: &mut Reader<'_>) -> Result<(TopicPartition, Option<i64>)> {
+    let partition = partition(reader)?;
+    let present = reader.u8()?;
+    let offset = reader.i64()?;
+    match present {
+        0 => Ok((partition, None)),
+        1 => Ok((partition, Some(offset))),
+        _ => Err(reader.corrupt("presence is neither 0 nor 1")),
+    }
+}
 fn channel(reader: &mut Reader<'_>) -> Result<Request> {
     let leader = match reader.u8()? {
         0 => false,

@@ -551,6 +551,9 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::PreCommit(_) => (4, None),
         Request::Tick => (5, None),
         Request::Cancel => (6, None),
+        Request::AlterOffsets(_) => (8, None),
+        Request::Epoch => (9, None),
+        Request::TopicIds(_) => (10, None),
         Request::Channel { .. } => (7, None),
     };
     writer.u8(kind);
@@ -567,6 +570,21 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         for (of, offset) in positions {
             partition(&mut writer, of);
             writer.i64(*offset);
+        }
+    }
+    if let Request::TopicIds(ids) = request {
+        writer.length(ids.len());
+        for (topic, id) in ids {
+            writer.text(topic);
+            writer.bytes.extend_from_slice(id.as_bytes());
+        }
+    }
+    if let Request::AlterOffsets(offsets) = request {
+        writer.length(offsets.len());
+        for (tp, offset) in offsets {
+            partition(&mut writer, tp);
+            writer.u8(u8::from(offset.is_some()));
+            writer.i64(offset.unwrap_or(0));
         }
     }
     if let Request::Channel {

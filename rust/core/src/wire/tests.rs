@@ -258,6 +258,7 @@ fn schemas_have_limits() {
     assert_eq!(parsed.logical(), None);
 }
 
+// Injection: 33
 #[test]
 fn values_nest_only_so_deep() {
     let nested = |levels| (1..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
@@ -305,6 +306,10 @@ fn requests_read_back() {
         Request::PreCommit(vec![(partition(3), 9), (partition(4), i64::MAX)]),
         Request::Tick,
         Request::Cancel,
+        Request::AlterOffsets(vec![(partition(3), Some(9)), (partition(4), None)]),
+        Request::AlterOffsets(vec![]),
+        Request::Epoch,
+        Request::TopicIds(vec![("t".into(), uuid::Uuid::from_u128(7))]),
         Request::Channel {
             leader: true,
             now_ms: 1_700_000_000_000,

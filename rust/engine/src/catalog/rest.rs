@@ -27,6 +27,7 @@ use super::{
     Catalog, CommitOutcome, CreateTable, LoadedTable, TableCommit, metadata, namespace_not_found,
     table_exists, table_not_found,
 };
+use crate::failpoint;
 use crate::storage::{CredentialScope, CredentialSource, StoreCache, TableStorage};
 use answers::TableAnswer;
 use credentials::TableCredentials;
@@ -267,7 +268,15 @@ impl Catalog for RestCatalog {
 
     async fn commit(&self, base: &LoadedTable, commit: TableCommit) -> CommitOutcome {
         let ident = &base.ident;
-        match self.try_commit(base, &commit).await {
+        let answered = match failpoint::pass("catalog.before-commit") {
+            Ok(()) => self.try_commit(base, &commit).await,
+            Err(error) => Err(error),
+        };
+        let known = answered.and_then(|answer| {
+            failpoint::pass("catalog.after-commit")?;
+            Ok(answer)
+        });
+        match known {
             Ok(answer) if answer.is_success() => committed(base, &answer),
             Ok(answer) => answers::commit_outcome(ident, &answer),
             // Wrong credentials and wrong names were found before the commit was sent.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frazil_core::Result;
-use frazil_core::commit::action::CommitLimits;
+use frazil_core::commit::action::{CommitLimits, RollbackPolicy};
 use frazil_core::commit::outcome::SegmentOutcome;
 use frazil_core::commit::owner::OwnerWatch;
 use frazil_core::commit::plan::{self, CommitIdentity};
@@ -33,6 +33,8 @@ pub struct CommitSettings {
     pub unknown_pause_max: Duration,
     /// Whether the table may have one committer only. Appends may have several.
     pub one_owner: bool,
+    /// What to do when the branch was rolled back behind the writer's last commit.
+    pub rollback: RollbackPolicy,
 }
 
 impl Default for CommitSettings {
@@ -45,6 +47,7 @@ impl Default for CommitSettings {
             unknown_pause_min: Duration::from_millis(limits.unknown_pause_min_ms),
             unknown_pause_max: Duration::from_millis(limits.unknown_pause_max_ms),
             one_owner: limits.one_owner,
+            rollback: limits.rollback,
         }
     }
 }
@@ -59,6 +62,7 @@ impl CommitSettings {
             unknown_pause_min_ms: ms(self.unknown_pause_min),
             unknown_pause_max_ms: ms(self.unknown_pause_max),
             one_owner: self.one_owner,
+            rollback: self.rollback,
         }
     }
 }
@@ -117,6 +121,13 @@ impl TableCommitter {
     #[must_use]
     pub fn with_state_bytes_max(mut self, bytes: usize) -> Self {
         self.identity.state_bytes_max = bytes;
+        self
+    }
+
+    /// Sets what to do when the branch was rolled back behind the writer's last commit.
+    #[must_use]
+    pub fn with_rollback(mut self, policy: RollbackPolicy) -> Self {
+        self.settings.rollback = policy;
         self
     }
 

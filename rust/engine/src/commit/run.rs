@@ -239,6 +239,13 @@ impl<'a> Run<'a> {
                         "committed"
                     );
                 }
+                Note::RolledBack { snapshot_id } => tracing::warn!(
+                    %table,
+                    branch = self.committer.identity.branch,
+                    snapshot_id,
+                    "the branch was rolled back behind the last commit of this connector; its rows \
+                     are not written again unless the connector's offsets are reset"
+                ),
                 Note::Rejected { reason, .. } => {
                     tracing::warn!(%table, "segment rejected: {reason}");
                 }
@@ -296,7 +303,8 @@ async fn check_length(
     Ok((!intact).then_some(RejectReason::ManifestChanged { path: location }))
 }
 
-fn now_ms() -> i64 {
+/// Returns the time, in milliseconds since the epoch.
+pub(crate) fn now_ms() -> i64 {
     // A clock before 1970 only makes the timestamp the table's own last one.
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

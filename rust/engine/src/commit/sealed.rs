@@ -73,6 +73,7 @@ pub async fn read_sealed(
         branch: message.table.branch.clone(),
         ranges: Vec::new(),
         watermarks: BTreeMap::new(),
+        topic_ids: BTreeMap::new(),
         manifests: Vec::new(),
         rows: 0,
         bytes: message.bytes,
@@ -94,6 +95,7 @@ pub async fn read_sealed(
     let ranges = ranges.ok_or(Unsealed::Forged("its offsets are missing"))?;
     segment.ranges = ranges.ranges;
     segment.watermarks = ranges.watermarks;
+    segment.topic_ids = ranges.topic_ids;
     Ok(segment)
 }
 

@@ -4,6 +4,7 @@ mod cases;
 mod create;
 mod faults;
 mod races;
+mod sealed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,6 +123,7 @@ impl World {
             branch: "main".into(),
             ranges: ranges.iter().map(range).collect(),
             watermarks: BTreeMap::new(),
+            topic_ids: BTreeMap::new(),
             rows: rows.sum(),
             bytes: 100,
             manifests: Vec::new(),
@@ -209,7 +211,7 @@ fn committer(catalog: Arc<dyn Catalog>, ident: &TableIdent, wid: &str) -> TableC
             conflict_pause_max: Duration::from_millis(20),
             unknown_pause_min: Duration::from_millis(1),
             unknown_pause_max: Duration::from_millis(20),
-            one_owner: false,
+            ..CommitSettings::default()
         })
 }
 

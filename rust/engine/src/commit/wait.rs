@@ -70,7 +70,7 @@ impl Entropy for Random {
 }
 
 /// Returns the pause before attempt `attempt` (from 1), which grows from about `min` to `max`.
-pub(super) fn pause(attempt: u32, min: Duration, max: Duration) -> Duration {
+pub(crate) fn pause(attempt: u32, min: Duration, max: Duration) -> Duration {
     let ms = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(pause_ms(attempt, ms(min), ms(max), Random.jitter()))
 }

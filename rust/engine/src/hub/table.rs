@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use frazil_core::SinkError;
-use frazil_core::commit::outcome::SegmentOutcome;
+use frazil_core::commit::outcome::{SegmentOutcome, final_code};
 use frazil_core::control::coordinator::{self, CoordinatorSettings, Next, TableCoordinator, Told};
 use frazil_core::control::message::{Answer, TableName, TableStamp};
 use frazil_core::control::segment::Segment;
+use frazil_core::panics::panic_error;
+use futures::FutureExt;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -205,9 +208,11 @@ impl TableHub {
             Answer::Rejected { reason } => Verdict::Rejected(reason),
             Answer::Expired => Verdict::Expired,
             Answer::Fenced { epoch } => Verdict::Fenced { epoch },
-            Answer::Blocked { reason } => Verdict::Failed(
-                SinkError::fatal("TABLE_BLOCKED", reason).with("table", &self.key.ident.0),
-            ),
+            Answer::Blocked { reason } => {
+                let code = final_code(&reason).unwrap_or("TABLE_BLOCKED");
+                let error = SinkError::fatal(code, reason);
+                Verdict::Failed(error.with("table", &self.key.ident.0))
+            }
             Answer::Missing => return,
         };
         if let Some(outcomes) = lock(&self.sessions).get(&session) {
@@ -284,7 +289,7 @@ impl Actor {
 
     async fn commit(&self, batch: &[Segment]) {
         let outcomes = match failpoint::pass("hub.before-commit") {
-            Ok(()) => self.table.committer.commit(batch.to_vec()).await,
+            Ok(()) => self.attempt(batch).await,
             Err(error) => blocked(batch, error),
         };
         let refused = outcomes.iter().find_map(|(_, outcome)| match outcome {
@@ -305,6 +310,14 @@ impl Actor {
         if failpoint::pass("hub.after-result").is_err() {
             tracing::warn!(table = %self.table.key.ident.0, "a chaos run failed after a result");
         }
+    }
+
+    /// Commits a batch. A bug that panics must not end this loop, for then nobody would ever hear of
+    /// the table again; what became of the batch is read from the table at the next attempt.
+    async fn attempt(&self, batch: &[Segment]) -> Vec<(usize, SegmentOutcome)> {
+        let committing = self.table.committer.commit(batch.to_vec());
+        let committed = AssertUnwindSafe(committing).catch_unwind().await;
+        committed.unwrap_or_else(|panic| blocked(batch, panic_error(&*panic, None)))
     }
 
     fn tell(&self, news: Vec<Told>) {

@@ -7,14 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use frazil_core::control::writer::WriterProgress;
-use frazil_core::offsets::TopicPartition;
+use frazil_core::control::task::TaskMachine;
 use frazil_core::wire::{Effects, Frame, Rejected};
 use frazil_core::{Result, SinkError};
 
 use super::Inner;
 use super::rows::AppendRows;
-use super::table::TableSlot;
+use crate::failpoint;
 
 impl Inner {
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<Effects> {
@@ -27,7 +26,7 @@ impl Inner {
             return Ok(effects);
         }
         for run in frame.runs() {
-            self.progress.begins(&run.partition, run.first_offset());
+            self.machine.begins(&run.partition, run.first_offset());
         }
         if let Err(error) = self.take(&frame, &mut effects) {
             self.recover(error, &mut effects)?;
@@ -38,22 +37,24 @@ impl Inner {
 
     fn take(&mut self, frame: &Frame<'_>, effects: &mut Effects) -> Result<()> {
         self.make_room()?;
-        self.drained_until = None;
-        let rows = new_rows(&self.progress, frame);
+        let rows = new_rows(&self.machine, frame);
         if !rows.is_empty() {
             for table in &mut self.tables {
-                table.prepare(&self.context, &mut self.progress, frame, &rows)?;
+                table.prepare(&self.context, &mut self.machine, frame, &rows)?;
             }
             let new = AppendRows { frame, rows: &rows };
             if let Err(error) = self.append(&new, effects) {
                 // One table may have rows of the frame that another has not.
-                self.tables.iter_mut().for_each(TableSlot::spoil);
+                self.machine.spoil_all();
                 return Err(error);
             }
         }
+        failpoint::cut("session.after-append");
         for run in frame.runs() {
-            self.progress
-                .read(&run.partition, run.first_offset(), run.last_offset());
+            let rows = run.first_row..run.first_row + run.rows;
+            let newest_ms = rows.filter_map(|row| frame.timestamp(row)).max();
+            let offsets = (run.first_offset(), run.last_offset());
+            self.machine.read(&run.partition, offsets, newest_ms);
         }
         Ok(())
     }
@@ -64,7 +65,7 @@ impl Inner {
             table.append(
                 &self.context,
                 &self.hub,
-                &mut self.progress,
+                &mut self.machine,
                 new,
                 &mut rejected,
             )?;
@@ -105,25 +106,19 @@ impl Inner {
 }
 
 /// Returns the rows that were not read before, that Java could encode, and that are not tombstones:
-/// an append table has nothing to do for those. What a partition delivers before a rewind that was
-/// asked for is not new: it comes again.
-fn new_rows(progress: &WriterProgress, frame: &Frame<'_>) -> Vec<u32> {
+/// an append table has nothing to do for those.
+fn new_rows(machine: &TaskMachine, frame: &Frame<'_>) -> Vec<u32> {
     let mut rows = Vec::with_capacity(frame.rows());
-    // A partition may have several runs, and their offsets may overlap.
-    let mut within: BTreeMap<&TopicPartition, i64> = BTreeMap::new();
+    let mut intake = machine.intake();
     for run in frame.runs() {
-        if progress.is_rewinding(&run.partition) {
-            continue;
-        }
-        let known = progress.next(&run.partition).unwrap_or(i64::MIN);
-        let next = within.entry(&run.partition).or_insert(known);
+        let mut intake = intake.run(&run.partition);
         for index in 0..run.rows {
-            let (row, offset) = (run.first_row + index, run.offset(index));
-            if offset >= *next {
-                *next = offset.saturating_add(1);
-                if !frame.is_skipped(row) && !frame.is_tombstone(row) {
-                    rows.extend(u32::try_from(row));
-                }
+            let row = run.first_row + index;
+            if intake.is_new(run.offset(index))
+                && !frame.is_skipped(row)
+                && !frame.is_tombstone(row)
+            {
+                rows.extend(u32::try_from(row));
             }
         }
     }

@@ -30,10 +30,10 @@ impl Inner {
         let largest = self
             .tables
             .iter_mut()
-            .filter(|table| table.may_seal(&self.progress))
+            .filter(|table| self.machine.may_seal(table.index()))
             .max_by_key(|table| table.open_bytes());
         match largest {
-            Some(table) => table.seal(&self.context, &mut self.progress, false),
+            Some(table) => table.seal(&self.context, &mut self.machine, false),
             // Commits are held up: the rows wait for theirs in the storage.
             None => self.shrink_to_budget(),
         }
@@ -54,7 +54,7 @@ impl Inner {
         order.sort_by_key(|table| std::cmp::Reverse(table.resident_bytes()));
         for table in order {
             let before = table.resident_bytes();
-            table.shrink(&self.context, &self.progress, excess)?;
+            table.shrink(&self.context, &mut self.machine, excess)?;
             excess = excess.saturating_sub(before);
             if excess == 0 {
                 break;

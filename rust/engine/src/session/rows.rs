@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use frazil_core::control::writer::{TableIndex, WriterProgress};
+use frazil_core::Result;
+use frazil_core::control::task::TaskMachine;
+use frazil_core::control::writer::TableIndex;
 use frazil_core::wire::{Frame, Run};
 
 /// New rows of a frame.
@@ -13,29 +15,35 @@ pub(super) struct AppendRows<'a> {
 }
 
 /// Returns the rows that the table does not hold yet.
+///
+/// # Errors
+///
+/// When those that it holds cannot be the rows that it got at these offsets.
 pub(super) fn rows_beyond_bounds(
-    progress: &WriterProgress,
+    machine: &mut TaskMachine,
     table: TableIndex,
     new: &AppendRows<'_>,
-) -> Vec<u32> {
+) -> Result<Vec<u32>> {
     let mut beyond = Vec::with_capacity(new.rows.len());
     for (run, rows) in new.runs() {
-        let bound = progress
-            .bound(table, &run.partition)
-            .flatten()
-            .unwrap_or(i64::MIN);
-        beyond.extend(
-            rows.iter()
-                .copied()
-                .filter(|row| run.offset_of(*row) >= bound),
-        );
+        let bound = machine.bound(table, &run.partition).unwrap_or(i64::MIN);
+        let (covered, rest): (Vec<u32>, Vec<u32>) =
+            rows.iter().partition(|row| run.offset_of(**row) < bound);
+        if let Some(first) = covered.first() {
+            let oldest_ms = covered
+                .iter()
+                .filter_map(|row| new.frame.timestamp(*row as usize))
+                .min();
+            machine.covered(table, &run.partition, run.offset_of(*first), oldest_ms)?;
+        }
+        beyond.extend(rest);
     }
-    beyond
+    Ok(beyond)
 }
 
-/// Tells `progress` which offsets have rows in the table now, and returns how many rows they are.
+/// Tells `machine` which offsets have rows in the table now, and returns how many rows they are.
 pub(super) fn note_written(
-    progress: &mut WriterProgress,
+    machine: &mut TaskMachine,
     table: TableIndex,
     written: &AppendRows<'_>,
     refused: &BTreeSet<u32>,
@@ -52,7 +60,7 @@ pub(super) fn note_written(
             newest = newest.max(written.frame.timestamp(*row as usize));
             count += 1;
         }
-        progress.wrote(table, &run.partition, (lowest, highest), newest);
+        machine.wrote(table, &run.partition, (lowest, highest), newest);
     }
     count
 }

@@ -1,12 +1,14 @@
 //! What happens to a sealed segment off the task's thread: uploads end, manifests are written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use frazil_core::Result;
 use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::Segment;
 use frazil_core::control::writer::Sealed;
 use iceberg::spec::DataFile;
+use uuid::Uuid;
 
 use crate::catalog::LoadedTable;
 use crate::commit::{ManifestIdentity, write_manifest};
@@ -26,12 +28,15 @@ pub(super) struct SealWork {
     pub(super) loaded: LoadedTable,
     pub(super) wid: String,
     pub(super) branch: String,
+    pub(super) topic_ids: BTreeMap<Arc<str>, Uuid>,
     pub(super) rows: u64,
+    pub(super) epoch: u64,
     pub(super) sealed: Sealed,
 }
 
 impl SealWork {
     pub(super) async fn run(self) -> Result<Segment> {
+        failpoint::pass("task.after-seal")?;
         let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
         for files in self.files {
             let data_files = files.files.wait().await?;
@@ -47,12 +52,13 @@ impl SealWork {
             session: self.sealed.session,
             seq: self.sealed.sequence,
             first_unacked: self.sealed.first_unacked,
-            epoch: 0,
+            epoch: self.epoch,
             table: self.loaded.ident.clone(),
             table_uuid: self.loaded.metadata.uuid(),
             branch: self.branch,
             ranges: self.sealed.ranges,
-            watermarks: BTreeMap::new(),
+            watermarks: self.sealed.watermarks,
+            topic_ids: self.topic_ids,
             manifests: Vec::with_capacity(by_spec.len()),
             rows: self.rows,
             bytes,

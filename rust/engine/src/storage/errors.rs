@@ -25,6 +25,19 @@ const NO_KEYS: [&str; 3] = [
     "metadata.google.internal",
 ];
 
+/// Makes a refusal of the store one that may pass. While files are written it is the matter of one
+/// table: its task starts over, for as long as a table may be blocked, and other tables go on.
+pub(crate) fn may_pass(error: SinkError) -> SinkError {
+    if error.code() != "STORAGE_FORBIDDEN" {
+        return error;
+    }
+    let passing = SinkError::retriable(error.code(), error.message());
+    error
+        .context()
+        .iter()
+        .fold(passing, |passing, (name, value)| passing.with(name, value))
+}
+
 /// Returns whether a store refused the keys themselves and not what they may do.
 pub(crate) fn is_refused_key(error: &StoreError) -> bool {
     if matches!(error, StoreError::Unauthenticated { .. }) {
@@ -139,6 +152,9 @@ mod tests {
             source: "AccessDenied".into(),
         };
         assert!(!is_refused_key(&denied));
+        let passing = may_pass(store_error("s3://b/k", &denied));
+        assert_eq!(passing.kind(), frazil_core::ErrorKind::Retriable);
+        assert_eq!(passing.code(), "STORAGE_FORBIDDEN");
         assert_eq!(store_error("s3://b/k", &denied).code(), "STORAGE_FORBIDDEN");
     }
 

@@ -173,7 +173,13 @@ async fn refused_vended_keys_are_renewed_once_also_within_an_upload() {
                 "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>";
             return Response::xml(200, body);
         }
-        Response::xml(200, "").with_header("ETag", "\"e\"")
+        let stored = match request.line.starts_with("HEAD ") {
+            true => "x",
+            false => "",
+        };
+        Response::xml(200, stored)
+            .with_header("ETag", "\"e\"")
+            .with_header("Last-Modified", "Sun, 29 Nov 2026 00:00:00 GMT")
     })
     .await;
     let properties = BTreeMap::from([("s3.endpoint".to_string(), server.url())]);
@@ -183,7 +189,8 @@ async fn refused_vended_keys_are_renewed_once_also_within_an_upload() {
         .put("s3://wh/t/f", Bytes::from_static(b"x"))
         .await
         .unwrap();
-    assert_eq!(server.requests().len(), 2, "{:?}", server.requests());
+    let requests = server.requests(); // refused, taken, looked at
+    assert_eq!(requests.len(), 3, "{requests:?}");
 
     let (store, path) = storage.store("s3://wh/t/big").unwrap();
     let mut upload = store.put_multipart(&path).await.unwrap();

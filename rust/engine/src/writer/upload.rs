@@ -19,7 +19,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::storage::{TableStorage, store_error};
+use crate::failpoint;
+use crate::storage::{TableStorage, may_pass, store_error, whole};
 
 /// Bytes of each part of a multipart upload.
 pub(super) const PART_BYTES: usize = 8 << 20;
@@ -41,7 +42,7 @@ impl FileStore for TableStorage {
     }
 
     fn error(&self, location: &str, error: &object_store::Error) -> SinkError {
-        store_error(location, error)
+        may_pass(store_error(location, error))
     }
 }
 
@@ -89,11 +90,15 @@ impl Uploads {
         let (files, failure) = (self.store.clone(), self.failure.clone());
         let location = location.to_string();
         let task = self.runtime.spawn(async move {
-            run(&*store, &path, receiver).await.map_err(|error| {
-                let error = files.error(&location, &error);
-                failure.set(&error);
-                error
-            })
+            let stored = match run(&*store, &path, receiver).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(length)) => store.head(&path).await.map(|found| (length, found.size)),
+                Err(error) => Err(error),
+            };
+            stored
+                .map_err(|error| files.error(&location, &error))
+                .and_then(|(sent, kept)| whole(&location, sent, kept))
+                .inspect_err(|error| failure.set(error))
         });
         Ok(Upload {
             sender,
@@ -218,42 +223,46 @@ impl io::Write for Upload {
     }
 }
 
-/// Stores what arrives. A channel that closes before the last part means: abandon.
+/// Stores what arrives and returns its length. A channel that closes before the last part means:
+/// abandon.
 async fn run(
     store: &dyn ObjectStore,
     path: &Path,
     mut messages: UnboundedReceiver<Message>,
-) -> object_store::Result<()> {
+) -> object_store::Result<Option<u64>> {
     let first = match messages.recv().await {
-        None => return Ok(()),
+        None => return Ok(None),
         Some(Message::Last(part)) => {
             store.put(path, part.bytes.clone().into()).await?;
+            let length = part.bytes.len() as u64;
             drop(part.held);
-            return Ok(());
+            return Ok(Some(length));
         }
         Some(Message::Part(part)) => part,
     };
     let mut upload = store.put_multipart(path).await?;
     let result = match send_parts(&mut *upload, first, &mut messages).await {
-        Ok(true) => upload.complete().await.map(|_| true),
+        Ok(Some(length)) => upload.complete().await.map(|_| Some(length)),
         other => other,
     };
-    if matches!(result, Ok(true)) {
-        return Ok(());
+    if matches!(result, Ok(Some(_))) {
+        return result;
     }
     if let Err(error) = upload.abort().await {
         // The parts are invisible and end by the bucket's lifecycle rule; the first error counts.
         tracing::warn!(%path, %error, "could not abort a multipart upload");
     }
-    result.map(|_| ())
+    result
 }
 
-/// Sends parts until the last one is stored; false when the writer is gone.
+/// Sends parts until the last one is stored, and returns their length; `None` when the writer is
+/// gone.
 async fn send_parts(
     upload: &mut dyn MultipartUpload,
     first: Part,
     messages: &mut UnboundedReceiver<Message>,
-) -> object_store::Result<bool> {
+) -> object_store::Result<Option<u64>> {
+    let mut length = 0;
     let mut running = FuturesUnordered::new();
     let mut next = Some(Message::Part(first));
     let mut last_is_sent = false;
@@ -266,6 +275,8 @@ async fn send_parts(
                     part
                 }
             };
+            failpoint::cut("upload.before-part");
+            length += part.bytes.len() as u64;
             if !part.bytes.is_empty() {
                 let sending = upload.put_part(part.bytes.clone().into());
                 running.push(async move {
@@ -281,10 +292,10 @@ async fn send_parts(
             message = messages.recv(), if !last_is_sent && running.len() < PARTS_IN_FLIGHT_MAX => {
                 match message {
                     Some(message) => next = Some(message),
-                    None => return Ok(false),
+                    None => return Ok(None),
                 }
             }
-            else => return Ok(true),
+            else => return Ok(Some(length)),
         }
     }
 }

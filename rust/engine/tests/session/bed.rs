@@ -14,11 +14,12 @@ use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::testing::{FrameBuilder, Row, Value, decode_effects, encode_request};
 use frazil_core::wire::{Effects, Request, SourceKind, SourceSchema};
 use frazil_engine::Session;
-use frazil_engine::catalog::{self, Catalog, LoadedTable};
+use frazil_engine::admin::Admin;
+use frazil_engine::catalog::{self, Catalog, CommitOutcome, LoadedTable, TableCommit};
 use frazil_engine::commit::manifests_of;
 use frazil_engine::runtime::Runtime;
-use iceberg::TableIdent;
-use iceberg::spec::DataFile;
+use iceberg::spec::{DataFile, SnapshotReference, SnapshotRetention};
+use iceberg::{TableIdent, TableUpdate};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tempfile::TempDir;
 
@@ -69,14 +70,82 @@ impl Bed {
         self.open_with(&[])
     }
 
-    pub(crate) fn open_with(&self, more: &[(&str, &str)]) -> Result<Task> {
+    pub(crate) fn settings(&self, more: &[(&str, &str)]) -> BTreeMap<String, String> {
         let mut settings = self.settings.clone();
         for (key, value) in more {
             settings.insert((*key).to_owned(), (*value).to_owned());
         }
-        let session = Session::open(settings)?;
+        settings
+    }
+
+    pub(crate) fn open_with(&self, more: &[(&str, &str)]) -> Result<Task> {
+        let session = Session::open(self.settings(more))?;
         let schema = session.register_schema(&order_schema().to_bytes())?;
         Ok(Task { session, schema })
+    }
+
+    /// The connector's own access to its tables.
+    pub(crate) fn admin(&self) -> Arc<Admin> {
+        Admin::open(&self.settings).expect("the configuration is sound")
+    }
+
+    /// A task of the epoch that tasks have which start now.
+    pub(crate) fn task_of_now(&self) -> Task {
+        let epoch = self.admin().epoch().expect("the catalog answers");
+        self.task_with(&[("frazil.internal.epoch", &epoch.to_string())])
+    }
+
+    /// Sets (`Some`) or removes a table property, as a person would.
+    pub(crate) fn set_property(&self, table: &str, key: &str, value: Option<&str>) {
+        let update = match value {
+            Some(value) => TableUpdate::SetProperties {
+                updates: [(key.to_owned(), value.to_owned())].into(),
+            },
+            None => TableUpdate::RemoveProperties {
+                removals: vec![key.to_owned()],
+            },
+        };
+        self.change(table, update);
+    }
+
+    /// Makes the oldest snapshot the head of the main branch again, as a person would.
+    pub(crate) fn roll_back(&self, table: &str) {
+        let metadata = self.load(table).metadata;
+        let mut snapshots: Vec<_> = metadata.snapshots().collect();
+        snapshots.sort_by_key(|snapshot| snapshot.sequence_number());
+        let oldest = snapshots[0].snapshot_id();
+        let retention = SnapshotRetention::branch(None, None, None);
+        self.change(
+            table,
+            TableUpdate::SetSnapshotRef {
+                ref_name: "main".to_owned(),
+                reference: SnapshotReference::new(oldest, retention),
+            },
+        );
+    }
+
+    /// Takes every snapshot and its rows away.
+    pub(crate) fn forget_snapshots(&self, table: &str) {
+        let metadata = self.load(table).metadata;
+        let snapshot_ids = metadata.snapshots().map(|s| s.snapshot_id()).collect();
+        let ref_name = "main".to_owned();
+        self.change(table, TableUpdate::RemoveSnapshotRef { ref_name });
+        self.change(table, TableUpdate::RemoveSnapshots { snapshot_ids });
+    }
+
+    fn change(&self, table: &str, update: TableUpdate) {
+        let loaded = self.load(table);
+        let commit = TableCommit {
+            requirements: vec![],
+            updates: vec![update],
+            idempotency_key: uuid::Uuid::now_v7(),
+        };
+        let catalog = self.catalog();
+        let outcome = self.wait(catalog.commit(&loaded, commit));
+        assert!(
+            matches!(outcome, CommitOutcome::Committed(_)),
+            "{outcome:?}"
+        );
     }
 
     /// An open task that owns partition 0.

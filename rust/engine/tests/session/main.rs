@@ -4,4 +4,6 @@ mod bed;
 mod commits;
 mod failures;
 mod partitions;
+mod resets;
 mod tables;
+mod topic;

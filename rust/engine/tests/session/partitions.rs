@@ -7,7 +7,7 @@ use frazil_engine::hub::{Hub, HubConfig};
 use frazil_engine::runtime::Runtime;
 use std::sync::Arc;
 
-use crate::bed::{Bed, p};
+use crate::bed::{Bed, order, p};
 
 // Promise: a task that died leaves nothing twice and nothing out
 #[test]
@@ -23,6 +23,68 @@ fn a_task_that_died_leaves_nothing_twice_and_nothing_out() {
     second.put(2..8);
     second.until_durable(8);
     assert_eq!(bed.ids("db.orders"), [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+// Promise: offsets that somebody moved back skip what the tables hold, and the log says how to read it again
+#[test]
+fn records_below_a_moved_offset_are_skipped_with_the_command_that_reads_them_again() {
+    let bed = Bed::new("db.orders").slow();
+    let first = bed.task();
+    first.put(0..5);
+    first.session.close();
+    let second = bed.task();
+    second.put(1..6);
+    let mut log = second.tick().log;
+    second.try_orders(0, 2..7).unwrap();
+    log.extend(second.tick().log);
+    let told: Vec<&String> = log
+        .iter()
+        .filter(|(level, _)| *level == LogLevel::Warn)
+        .map(|(_, line)| line)
+        .filter(|line| line.contains("orders-0 is read from offset 1"))
+        .collect();
+    assert_eq!(told.len(), 1, "{log:?}");
+    assert!(told[0].contains("PATCH /connectors/"), "{told:?}");
+    second.session.close();
+    assert_eq!(bed.ids("db.orders"), [0, 1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn an_offset_that_was_moved_back_stops_the_task_when_it_shall() {
+    let bed = Bed::new("db.orders").with("frazil.offsets.external.change", "fail");
+    let first = bed.task();
+    first.put(0..3);
+    first.until_durable(3);
+    first.put(3..6);
+    first.until_durable(6);
+    first.session.close();
+    let crashed = bed.task();
+    crashed.put(3..7); // From where the group was before the last commit.
+    crashed.session.close();
+    assert_eq!(bed.ids("db.orders"), [0, 1, 2, 3, 4, 5, 6]);
+    let moved = bed.task();
+    moved.tick();
+    let error = moved.try_orders(0, 1..7).unwrap_err();
+    assert_eq!(error.code(), "OFFSETS_MOVED");
+    assert_eq!(moved.pre_commit(0, 7), Some(1), "the offset stands still");
+}
+
+// Promise: a topic that was deleted and created again is noticed before its records are taken for others
+#[test]
+fn a_topic_that_was_created_again_is_noticed() {
+    let bed = Bed::new("db.orders").slow();
+    let first = bed.task();
+    first.put(0..5);
+    first.session.close();
+    let second = bed.task();
+    second.tick();
+    let hours = 2 * 3_600_000;
+    let newer = (0..3).map(|offset| order(0, offset).timestamp(1_700_000_000_000 + hours));
+    let error = second.try_put(&second.frame().rows(newer)).unwrap_err();
+    assert_eq!(error.code(), "TOPIC_RECREATED");
+    assert!(error.report().contains("orders-0"), "{error:?}");
+    second.session.close();
+    assert_eq!(bed.ids("db.orders"), [0, 1, 2, 3, 4]);
 }
 
 #[test]
@@ -144,6 +206,11 @@ fn two_writers_of_one_id_are_told_apart_in_the_end() {
         zombie.revoke(&[0]);
         zombie.assign(&[0]);
         let begun = zombie.control(&Request::Tick);
+        if let Err(error) = &begun {
+            let own = format!("connector `{}` task 0", bed.config().connector);
+            assert!(error.message().contains(&own), "{error}");
+            assert!(error.message().contains("was made by connector"), "{error}");
+        }
         codes.push(begun.err().map(|error| error.code()));
     }
     let mut expected = vec![None; 5];

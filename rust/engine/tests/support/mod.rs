@@ -4,14 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use frazil_core::commit::plan::{self, Attempt, CommitIdentity};
+use frazil_core::commit::recover::state_of;
+use frazil_core::commit::state::WriterState;
+use frazil_core::limits::STATE_BYTES_MAX;
+use frazil_core::offsets::TopicPartition;
 use frazil_engine::catalog::{Catalog, CommitOutcome, CreateTable, LoadedTable, TableCommit};
 use futures::future::join_all;
 use iceberg::spec::{
-    FormatVersion, NestedField, PrimitiveType, Schema, Transform, Type, UnboundPartitionField,
-    UnboundPartitionSpec,
+    FormatVersion, NestedField, PrimitiveType, Schema, SnapshotReference, SnapshotRetention,
+    Transform, Type, UnboundPartitionField, UnboundPartitionSpec,
 };
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use uuid::Uuid;
+
+const WID: &str = "00112233445566ff";
 
 /// A catalog under test; each suite works in namespaces of its own.
 pub(crate) struct Subject {
@@ -43,6 +50,8 @@ impl Subject {
         self.a_stale_requirement_is_a_conflict_and_changes_nothing()
             .await;
         self.of_concurrent_committers_one_wins_each_base().await;
+        self.a_request_held_back_over_a_rollback_to_its_base_is_refused()
+            .await;
         self.names_are_names_and_not_paths().await;
         self.namespaces_nest().await;
         self.files_of_a_table_can_be_written_and_read().await;
@@ -207,6 +216,35 @@ impl Subject {
         }
     }
 
+    /// The branch's head is what the request asserts once more, but what was committed in between
+    /// moved the offsets: were the request let in, they would go back. The sequence number that it
+    /// was built with is what gives it away.
+    async fn a_request_held_back_over_a_rollback_to_its_base_is_refused(&self) {
+        let namespace = self.namespace("rollback");
+        self.catalog.create_namespace(&namespace).await.unwrap();
+        for version in [FormatVersion::V2, FormatVersion::V3] {
+            let ident = TableIdent::new(namespace.clone(), format!("v{}", version as u8));
+            let table = CreateTable {
+                format_version: version,
+                ..create()
+            };
+            let made = self.catalog.create_table(&ident, table).await.unwrap();
+            let base = committed(self.catalog.commit(&made, append(&made, 10)).await);
+            let held = append(&base, 20);
+            let newer = committed(self.catalog.commit(&base, append(&base, 30)).await);
+            let back = rollback(&newer, head(&base));
+            let rolled_back = committed(self.catalog.commit(&newer, back).await);
+            assert_eq!(head(&rolled_back), head(&base));
+            match self.other.commit(&base, held).await {
+                CommitOutcome::Conflict(_) | CommitOutcome::Refused(_) => {}
+                outcome => panic!("{version:?}: {outcome:?}"),
+            }
+            let after = self.other.load_table(&ident).await.unwrap();
+            assert_eq!(after.metadata_location, rolled_back.metadata_location);
+            assert_eq!((bound(&after), head(&after)), (Some(30), head(&base)));
+        }
+    }
+
     async fn names_are_names_and_not_paths(&self) {
         let namespace = self.namespace("names");
         let plain = TableIdent::new(namespace.clone(), "a".into());
@@ -310,6 +348,64 @@ pub(crate) fn set(base: &LoadedTable, key: &str, value: &str) -> TableCommit {
         }],
         idempotency_key: Uuid::now_v7(),
     }
+}
+
+/// A commit that adds a snapshot without files, after which the writer stands at `end`.
+fn append(base: &LoadedTable, end: i64) -> TableCommit {
+    let metadata = &base.metadata;
+    let identity = CommitIdentity {
+        wid: WID.into(),
+        connector: "conformance".into(),
+        hub_id: "here/1".into(),
+        branch: "main".into(),
+        state_bytes_max: STATE_BYTES_MAX,
+    };
+    let state = state_of(metadata, WID, "main").unwrap();
+    let mut state = state.unwrap_or_else(|| WriterState::new(metadata.uuid()));
+    state.raise(&TopicPartition::new("t", 0), end).unwrap();
+    let place = plan::base(metadata, "main");
+    let snapshot_id = metadata.last_sequence_number() * 1_000 + end;
+    let attempt = Attempt {
+        identity: &identity,
+        commit_id: Uuid::now_v7(),
+        snapshot_id,
+        now_ms: metadata.last_updated_ms(),
+        segments: &[],
+        state,
+        manifest_list: format!("{}/metadata/snap-{snapshot_id}.avro", metadata.location()),
+        row_range: place.first_row_id.map(|first| (first, 5)),
+    };
+    let plan = plan::commit(metadata, &place, &attempt).unwrap();
+    TableCommit {
+        requirements: plan.requirements,
+        updates: plan.updates,
+        idempotency_key: Uuid::now_v7(),
+    }
+}
+
+fn rollback(base: &LoadedTable, to: Option<i64>) -> TableCommit {
+    let retention = SnapshotRetention::branch(None, None, None);
+    TableCommit {
+        requirements: vec![TableRequirement::RefSnapshotIdMatch {
+            r#ref: "main".into(),
+            snapshot_id: head(base),
+        }],
+        updates: vec![TableUpdate::SetSnapshotRef {
+            ref_name: "main".into(),
+            reference: SnapshotReference::new(to.unwrap(), retention),
+        }],
+        idempotency_key: Uuid::now_v7(),
+    }
+}
+
+fn head(table: &LoadedTable) -> Option<i64> {
+    let head = table.metadata.snapshot_for_ref("main");
+    head.map(|snapshot| snapshot.snapshot_id())
+}
+
+fn bound(table: &LoadedTable) -> Option<i64> {
+    let state = state_of(&table.metadata, WID, "main").unwrap()?;
+    state.bound(&TopicPartition::new("t", 0))
 }
 
 fn add_column(base: &LoadedTable, name: &str) -> TableCommit {

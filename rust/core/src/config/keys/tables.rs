@@ -240,5 +240,23 @@ pub(super) const CONTROL: Group = Group {
         )
         .or("32768")
         .within(1_024, i32::MAX as i64),
+        Key::own(
+            "frazil.offsets.external.change",
+            String,
+            "What to do when the consumer group's offsets were moved back, and not through \
+             Connect's REST: `warn` says so and skips the records that the tables hold; `fail` \
+             stops the task.",
+        )
+        .or("warn")
+        .one_of(&["warn", "fail"], ""),
+        Key::own(
+            "frazil.rollback.policy",
+            String,
+            "What to do when somebody rolled a branch back behind the connector's last commit: \
+             `warn` says so and goes on with the next records, `fail` commits nothing more. The \
+             rows that went are written again only after an offset reset.",
+        )
+        .or("warn")
+        .one_of(&["warn", "fail"], ""),
     ],
 };

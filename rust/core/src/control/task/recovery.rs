@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::TaskMachine;
+use super::tables::TableState;
 use crate::control::writer::TableIndex;
 use crate::error::{ErrorKind, Result, SinkError};
 use crate::offsets::TopicPartition;
@@ -18,6 +19,8 @@ pub(super) enum Redo {
     Failed(String),
     /// A partition came back while rows of its last stay wait for their commit.
     Returned,
+    /// A topic was deleted and made again.
+    TopicMadeAgain,
 }
 
 /// A session ended and another one began: the driver drops all open files, and the framework reads
@@ -65,6 +68,12 @@ impl TaskMachine {
         }
     }
 
+    /// A source topic was deleted and made again: what is held, and what is known of the tables'
+    /// offsets, is of another topic. The next put starts over.
+    pub fn topics_changed(&mut self) {
+        self.start_over_later(Redo::TopicMadeAgain);
+    }
+
     /// The next put starts over. The first reason counts.
     pub(super) fn start_over_later(&mut self, redo: Redo) {
         self.redo.get_or_insert(redo);
@@ -76,16 +85,18 @@ impl TaskMachine {
         let counted = match &redo {
             Redo::Rejected(reason) => self.count_rejection(reason, now_ms),
             Redo::Failed(reason) => self.count_failure(reason, now_ms),
-            Redo::Expired | Redo::Returned => Ok(()),
+            Redo::Expired | Redo::Returned | Redo::TopicMadeAgain => Ok(()),
         };
         if let Err(error) = counted {
             self.fail(&error);
             return Err(error);
         }
         let ended = self.session();
-        let rewinds = self.progress.redo(fresh);
+        // A record whose dead letter may still fail comes again, whatever stands around it (R4).
+        let settled = !self.awaits_dead_letters();
+        let rewinds = self.progress.redo(fresh, settled);
         for table in &mut self.tables {
-            table.start_over();
+            *table = TableState::default();
         }
         Ok(StartOver {
             ended,
@@ -142,31 +153,16 @@ impl TaskMachine {
     pub(super) fn fence(&self, table: TableIndex, epoch: u64) -> SinkError {
         SinkError::fatal(
             "WRITER_FENCED",
-            "the table's offsets were reset after this task started; restart the task",
+            "the table's offsets were reset after this task started; restart the connector",
         )
         .with("table", self.table_name(table))
         .with("epoch", epoch)
         .with("own", self.epoch)
     }
 
-    /// The coordinator tries again by itself; coordinators may change, so the task counts the time.
-    pub(super) fn blocked(&mut self, table: TableIndex, reason: &str, now_ms: u64) {
-        let limit = self.settings.block_max_ms;
-        let Some(state) = self.tables.get_mut(table) else {
-            return;
-        };
-        let since = *state.blocked_since.get_or_insert(now_ms);
-        if now_ms.saturating_sub(since) < limit {
-            return;
-        }
-        let error = SinkError::fatal(
-            "TABLE_BLOCKED",
-            format!(
-                "the table refused commits for {} minutes: {reason}",
-                limit / 60_000
-            ),
-        )
-        .with("table", self.table_name(table));
+    /// The table took no commit for too long.
+    pub(super) fn blocked(&mut self, table: TableIndex, reason: String) {
+        let error = SinkError::fatal("TABLE_BLOCKED", reason).with("table", self.table_name(table));
         self.fail(&error);
     }
 }
@@ -177,6 +173,7 @@ impl Redo {
             Redo::Rejected(reason) | Redo::Failed(reason) => reason,
             Redo::Expired => "a segment waited too long for its commit".to_owned(),
             Redo::Returned => "a partition came back before its rows were committed".to_owned(),
+            Redo::TopicMadeAgain => "a topic was deleted and made again".to_owned(),
         }
     }
 }

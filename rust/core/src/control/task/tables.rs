@@ -30,8 +30,6 @@ pub(super) struct TableState {
     pub(super) spoiled: bool,
     /// What its state said of each partition when the bound was read.
     held: BTreeMap<TopicPartition, Held>,
-    /// Since when the table refuses commits.
-    pub(super) blocked_since: Option<u64>,
 }
 
 impl TableState {
@@ -41,13 +39,6 @@ impl TableState {
         for partition in partitions {
             self.held.remove(partition);
         }
-    }
-
-    pub(super) fn start_over(&mut self) {
-        *self = TableState {
-            blocked_since: self.blocked_since,
-            ..TableState::default()
-        };
     }
 }
 
@@ -153,13 +144,15 @@ impl TaskMachine {
     /// # Errors
     ///
     /// `TABLE_REPLACED` (retriable) when it is not the table that the session began to write: the
-    /// session has to start over. `WRITER_FENCED` when its offsets were reset after the task began.
+    /// session has to start over. `RESET_UNSEEN` (retriable) when it holds offsets from before the
+    /// reset that this task began after. `WRITER_FENCED` when its offsets were reset after the task began.
     pub fn table_loaded(&mut self, table: TableIndex, standing: &Standing<'_>) -> Result<()> {
         self.require_same(table, standing.uuid)?;
         if enforced(Rule::EpochFixed) {
             if standing.epoch > self.epoch {
                 return Err(self.fence(table, standing.epoch));
             }
+            self.require_reset(table, standing)?;
         } else {
             self.epoch = self.settings.epoch.max(standing.epoch);
         }
@@ -181,6 +174,24 @@ impl TaskMachine {
             state.stale = false;
         }
         Ok(())
+    }
+
+    /// A catalog may answer with metadata from before the reset: by its offsets the records that are
+    /// to be read again would be skipped.
+    fn require_reset(&self, table: TableIndex, standing: &Standing<'_>) -> Result<()> {
+        let mut assigned = self.progress.assigned();
+        if standing.epoch == self.epoch
+            || assigned.all(|partition| (standing.held)(partition).bound.is_none())
+        {
+            return Ok(());
+        }
+        Err(SinkError::retriable(
+            "RESET_UNSEEN",
+            "the table's offsets were reset, and its metadata does not say so yet; it is read again",
+        )
+        .with("table", self.table_name(table))
+        .with("epoch", standing.epoch)
+        .with("own", self.epoch))
     }
 
     /// The offsets that the session knows of its table say nothing about another one of that name.
@@ -353,4 +364,56 @@ fn rest_command(connector: &str, partition: &TopicPartition, offset: i64) -> Str
          \"offset\":{{\"kafka_offset\":{offset}}}}}]}}",
         partition.topic, partition.partition
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::task::TaskSettings;
+
+    fn machine(epoch: u64) -> TaskMachine {
+        let settings = TaskSettings {
+            connector: "c".into(),
+            owner: "c task 0".into(),
+            writer_id: "c".into(),
+            tables: vec!["db.t".into()],
+            epoch,
+            segments_in_flight_max: 4,
+            rejections_max: 5,
+            rejection_window_ms: 600_000,
+            block_max_ms: 900_000,
+            drain_max_ms: 3_500,
+            external_change: ExternalChange::Warn,
+        };
+        let mut machine = TaskMachine::new(settings, Uuid::from_u128(1));
+        machine.assign(&[TopicPartition::new("t", 0)]);
+        machine
+    }
+
+    fn loaded(machine: &mut TaskMachine, epoch: u64, bound: Option<i64>) -> Result<()> {
+        let held = |_: &TopicPartition| Held {
+            bound,
+            ..Held::default()
+        };
+        machine.table_loaded(
+            0,
+            &Standing {
+                uuid: Uuid::from_u128(7),
+                epoch,
+                held: &held,
+            },
+        )
+    }
+
+    // Promise: A catalog that still answers with a table from before an offset reset makes no record be skipped.
+    #[test]
+    fn offsets_from_before_a_reset_are_not_believed() {
+        let mut task = machine(1);
+        let error = loaded(&mut task, 0, Some(40)).unwrap_err();
+        assert_eq!(error.code(), "RESET_UNSEEN");
+        assert_eq!(task.load_due(0), LoadDue::Table);
+        loaded(&mut task, 1, Some(22)).unwrap();
+        assert_eq!(task.bound(0, &TopicPartition::new("t", 0)), Some(22));
+        loaded(&mut machine(1), 0, None).unwrap();
+    }
 }

@@ -44,7 +44,7 @@ async fn a_commit_holds_snapshot_state_and_summary() {
         ("changed-partition-count", "1"),
         ("frazil.wid", WID),
         ("frazil.segments", "2"),
-        ("frazil.offsets", "n:t:0=0-12,n:t:1=0-3"),
+        ("frazil.offsets", "n:t:0=0-12,1=0-3"),
         ("engine-name", "frazil"),
     ] {
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Stores for tests: a directory, and one that records and fails.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -9,8 +9,8 @@ use frazil_core::{Result, SinkError};
 use futures::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, UploadPart,
+    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, UploadPart,
 };
 
 use crate::writer::FileStore;
@@ -45,6 +45,10 @@ pub(super) struct Record {
     /// Fails the part with this number.
     pub(super) fail_part: Option<usize>,
     pub(super) fail_put: bool,
+    /// Bytes that are acknowledged and not kept.
+    pub(super) lost: u64,
+    /// Bytes that were acknowledged.
+    pub(super) taken: AtomicU64,
 }
 
 /// A store that takes uploads and keeps a record of them.
@@ -77,6 +81,9 @@ impl MultipartUpload for Recorder {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let mut parts = self.0.parts.lock().unwrap();
         let fails = self.0.fail_part == Some(parts.len());
+        self.0
+            .taken
+            .fetch_add(data.content_length() as u64, Ordering::SeqCst);
         parts.push(Bytes::from(data));
         Box::pin(async move { if fails { Err(failure()) } else { Ok(()) } })
     }
@@ -97,10 +104,13 @@ impl ObjectStore for Recorder {
     async fn put_opts(
         &self,
         _: &Path,
-        _: PutPayload,
+        data: PutPayload,
         _: PutOptions,
     ) -> object_store::Result<PutResult> {
         self.0.puts.fetch_add(1, Ordering::SeqCst);
+        self.0
+            .taken
+            .fetch_add(data.content_length() as u64, Ordering::SeqCst);
         if self.0.fail_put {
             Err(failure())
         } else {
@@ -116,8 +126,24 @@ impl ObjectStore for Recorder {
         Ok(Box::new(self.clone()))
     }
 
-    async fn get_opts(&self, _: &Path, _: GetOptions) -> object_store::Result<GetResult> {
-        Err(failure())
+    async fn get_opts(&self, path: &Path, asked: GetOptions) -> object_store::Result<GetResult> {
+        if !asked.head {
+            return Err(failure());
+        }
+        let size = self.0.taken.load(Ordering::SeqCst) - self.0.lost;
+        Ok(GetResult {
+            payload: GetResultPayload::Stream(Box::pin(futures::stream::empty())),
+            meta: ObjectMeta {
+                location: path.clone(),
+                last_modified: Default::default(),
+                size,
+                e_tag: None,
+                version: None,
+            },
+            range: 0..size,
+            attributes: Default::default(),
+            extensions: Default::default(),
+        })
     }
 
     fn delete_stream(

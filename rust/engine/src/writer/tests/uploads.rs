@@ -90,6 +90,26 @@ async fn a_put_that_fails_is_reported() {
     assert_eq!(error.code(), "TEST_STORE");
 }
 
+// Promise: a file that the store acknowledged and did not keep whole is not used
+// Injection: 25
+#[tokio::test]
+async fn a_file_that_was_cut_is_an_error() {
+    for length in [5, PART_BYTES + 5] {
+        let (_, uploads) = uploads(Record {
+            lost: 1,
+            ..Record::default()
+        });
+        let mut upload = uploads.start("memory:/f").unwrap();
+        for chunk in bytes(length).chunks(PART_BYTES) {
+            upload.write_all(chunk).unwrap();
+        }
+        let error = upload.finish().unwrap().await.unwrap().unwrap_err();
+        assert_eq!(error.code(), "STORAGE_FILE_CUT");
+        assert_eq!(error.kind(), frazil_core::ErrorKind::Retriable);
+        assert_eq!(uploads.check().unwrap_err().code(), "STORAGE_FILE_CUT");
+    }
+}
+
 #[tokio::test]
 async fn a_dropped_writer_aborts_its_upload() {
     let (record, uploads) = uploads(Record::default());

@@ -11,6 +11,7 @@ import java.util.Set;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -59,6 +60,14 @@ final class Delivery {
         this.context = context;
         this.session = session;
         this.errant = errant;
+    }
+
+    /** Tells the session which topics these names stand for now. */
+    void identify(Map<String, Uuid> topics) {
+        throwFailure();
+        if (!topics.isEmpty()) {
+            guarded(() -> apply(session.control(Requests.topicIds(topics))));
+        }
     }
 
     /** Takes over partitions. */

@@ -63,6 +63,7 @@ public final class FrazilSinkConnector extends SinkConnector {
 
     @Override
     public List<Map<String, String>> taskConfigs(int maxTasks) {
+        String epoch = Long.toString(OffsetReset.epoch(config));
         Coordination coordination = Coordination.of(config, maxTasks);
         coordination.check();
         coordination.problem().ifPresent(problem -> warnOnce(config.get("name"), problem));
@@ -72,6 +73,7 @@ public final class FrazilSinkConnector extends SinkConnector {
             Map<String, String> properties = new HashMap<>(config);
             properties.put(TASK_KEY, Integer.toString(task));
             properties.put(TASKS_KEY, Integer.toString(maxTasks));
+            properties.put(OffsetReset.EPOCH_KEY, epoch);
             properties.put(Coordination.RESOLVED_KEY, coordination.resolved());
             tasks.add(properties);
         }
@@ -110,10 +112,8 @@ public final class FrazilSinkConnector extends SinkConnector {
 
     @Override
     public boolean alterOffsets(Map<String, String> connectorConfig, Map<TopicPartition, Long> offsets) {
-        throw new ConnectException("changing or resetting offsets over REST is not supported yet: the tables"
-                + " keep the offsets they hold, and would go on from there. To read the topics again,"
-                + " create the connector under another `name` and let it write to new tables"
-                + " [OFFSET_RESET_UNSUPPORTED]");
+        OffsetReset.alter(connectorConfig, offsets);
+        return true;
     }
 
     /** The core's messages name the remedy, so they replace what ConfigDef says about the same key. */

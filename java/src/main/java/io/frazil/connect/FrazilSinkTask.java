@@ -14,6 +14,7 @@ public final class FrazilSinkTask extends SinkTask {
     private static final long DEAD_LETTER_WAIT_MS = 60_000;
 
     private Delivery delivery;
+    private TopicIds topicIds;
     /** The control topic, for all tasks of this connector in this process; null without one. */
     private ControlChannel channel;
 
@@ -33,6 +34,7 @@ public final class FrazilSinkTask extends SinkTask {
         try {
             Session session = NativeSink.open(config);
             delivery = new Delivery(context, session, ErrantRecords.of(context, config, DEAD_LETTER_WAIT_MS));
+            topicIds = new TopicIds(config);
             channel = joined;
         } finally {
             if (channel == null && joined != null) {
@@ -43,6 +45,7 @@ public final class FrazilSinkTask extends SinkTask {
 
     @Override
     public void open(Collection<TopicPartition> partitions) {
+        delivery.identify(topicIds.of(partitions)); // Before: what the tables hold is looked up by topic.
         delivery.open(partitions);
     }
 
@@ -70,13 +73,18 @@ public final class FrazilSinkTask extends SinkTask {
     public void stop() {
         Delivery ended = delivery;
         ControlChannel left = channel;
+        TopicIds asked = topicIds;
         delivery = null;
         channel = null;
+        topicIds = null;
         try {
             if (ended != null) {
                 ended.stop();
             }
         } finally {
+            if (asked != null) {
+                asked.close();
+            }
             if (left != null) {
                 left.leave(); // Last: what the session sends as it ends goes through it.
             }

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 
 /** The requests of {@code control} ({@code docs/wire-format.md}, "Requests"). */
 final class Requests {
@@ -16,6 +17,9 @@ final class Requests {
     private static final int TICK = 5;
     private static final int CANCEL = 6;
     private static final int CHANNEL = 7;
+    private static final int ALTER_OFFSETS = 8;
+    private static final int EPOCH = 9;
+    private static final int TOPIC_IDS = 10;
     private static final int BYTES_MAX = 16 << 20;
 
     private Requests() {}
@@ -54,6 +58,38 @@ final class Requests {
     /** The session ends soon: stop waiting. */
     static byte[] cancel() {
         return start(CANCEL).toByteArray();
+    }
+
+    /** These partitions are to be read again, from the beginning where the offset is null; all when there are none. */
+    static byte[] alterOffsets(Map<TopicPartition, Long> offsets) {
+        ByteSink sink = start(ALTER_OFFSETS);
+        sink.i32(offsets.size());
+        offsets.forEach((partition, offset) -> {
+            partition(sink, partition);
+            sink.u8(offset == null ? 0 : 1);
+            sink.i64(offset == null ? 0 : offset);
+        });
+        return sink.toByteArray();
+    }
+
+    /** These are the ids of source topics. */
+    static byte[] topicIds(Map<String, Uuid> topics) {
+        ByteSink sink = start(TOPIC_IDS);
+        sink.i32(topics.size());
+        topics.forEach((topic, id) -> {
+            sink.text(topic);
+            // As a UUID is written: the most significant byte first.
+            sink.raw(ByteBuffer.allocate(16)
+                    .putLong(id.getMostSignificantBits())
+                    .putLong(id.getLeastSignificantBits())
+                    .flip());
+        });
+        return sink.toByteArray();
+    }
+
+    /** Which epoch do tasks have that start now? */
+    static byte[] epoch() {
+        return start(EPOCH).toByteArray();
     }
 
     /** One record of the control topic. */

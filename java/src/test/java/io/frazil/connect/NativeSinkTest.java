@@ -6,7 +6,10 @@ import static org.junit.Assert.assertTrue;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.junit.Rule;
@@ -81,6 +84,7 @@ public class NativeSinkTest {
 
     // Promise: a panic in the native library fails its task with the cause, and the JVM and other
     // tasks live
+    // Injection: 32
     @Test
     public void aPanicEndsItsSessionAndNoOther() throws Exception {
         Map<String, String> config = Configs.localTask(folder.newFolder("bad").toPath());
@@ -94,6 +98,39 @@ public class NativeSinkTest {
             good.control(Requests.tick());
             ConnectException refused = assertThrows(ConnectException.class, () -> good.control(panic));
             assertTrue(refused.getMessage(), !refused.getMessage().contains("PANIC"));
+        }
+    }
+
+    // Promise: sessions that come and go, and half a million calls, leave no memory behind
+    // Injection: 69
+    @Test
+    public void callsAndSessionsLeaveNoMemoryBehind() throws Exception {
+        use(50, 2_000); // until caches, threads and the heap have their size
+        long before = residentKilobytes();
+        use(50, 10_000);
+        long grown = residentKilobytes() - before;
+        assertTrue(grown + " kB more than before", grown < 64 * 1024);
+    }
+
+    private void use(int sessions, int calls) throws Exception {
+        ByteBuffer noise = ByteBuffer.allocateDirect(64);
+        for (int session = 0; session < sessions; session++) {
+            try (NativeSink sink = open()) {
+                for (int call = 0; call < calls; call++) {
+                    sink.control(Requests.preCommit(Map.of())); // Answered also after a failure.
+                    if (call % 10 == 0) {
+                        assertThrows(ConnectException.class, () -> sink.put(noise, 17));
+                    }
+                }
+            }
+        }
+        System.gc();
+    }
+
+    private static long residentKilobytes() throws Exception {
+        try (Stream<String> lines = Files.lines(Paths.get("/proc/self/status"))) {
+            String line = lines.filter(text -> text.startsWith("VmRSS:")).findFirst().orElseThrow();
+            return Long.parseLong(line.replaceAll("[^0-9]", ""));
         }
     }
 

@@ -1,1 +1,0 @@
-//! Random schedules of a task.

@@ -1,0 +1,276 @@
+//! Offset resets and epochs: what the connector itself, not one of its tasks, asks of the tables.
+//!
+//! A reset is one property, the anchor, on every table of the connector. It is written in any
+//! order and by anyone who finds a table without the newest one, so a reset that was cut off in the
+//! middle is completed by the next call. No snapshot changes, and no offset in a table moves before
+//! the first commit of a task of the new epoch.
+
+mod states;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frazil_core::commit::anchor::{Anchor, ResetOffsets, anchor_key};
+use frazil_core::commit::recover::stored_state_of;
+use frazil_core::commit::state::MAIN_BRANCH;
+use frazil_core::config::{SinkConfig, TableConfig};
+use frazil_core::offsets::TopicPartition;
+use frazil_core::wire::{Effects, Request};
+use frazil_core::{Result, SinkError};
+use futures::{StreamExt, TryStreamExt};
+use iceberg::{TableRequirement, TableUpdate};
+use uuid::Uuid;
+
+pub use states::{Repair, TableState};
+
+use crate::catalog::{self, Catalog, CommitOutcome, LoadedTable, TableCommit};
+use crate::commit::{now_ms, pause};
+use crate::runtime::Runtime;
+use crate::{failpoint, logs, preflight};
+
+/// How long a reset may take. Connect's REST gives up after 90 s.
+const RESET_WAIT: Duration = Duration::from_secs(60);
+/// How long the epoch may take: the worker's own thread waits for it.
+const EPOCH_WAIT: Duration = Duration::from_secs(30);
+/// Tables that are asked at the same time.
+const TABLES_AT_ONCE: usize = 8;
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The connector's access to the offsets in its tables.
+#[derive(Debug)]
+pub struct Admin {
+    config: SinkConfig,
+    runtime: Arc<Runtime>,
+    catalog: Arc<dyn Catalog>,
+}
+
+/// A table that exists, with the resets that it knows.
+struct Known<'a> {
+    table: &'a TableConfig,
+    anchor: Anchor,
+    /// The epoch of the last commit of this writer.
+    epoch: u64,
+}
+
+impl Admin {
+    /// Reads the configuration and prepares for the catalog; asks nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// `CONFIG_INVALID`, or what the catalog's settings are refused with.
+    pub fn open(settings: &BTreeMap<String, String>) -> Result<Arc<Admin>> {
+        logs::install();
+        let config = preflight::start(settings)?;
+        let runtime = Runtime::shared()?;
+        let opening = async { catalog::open(&config.catalog) };
+        let catalog = runtime.wait("opening the catalog", EPOCH_WAIT, opening)?;
+        Ok(Arc::new(Admin {
+            config,
+            runtime,
+            catalog,
+        }))
+    }
+
+    /// Answers a control request with effects: kinds ALTER_OFFSETS and EPOCH.
+    ///
+    /// # Errors
+    ///
+    /// As [`Admin::reset`] and [`Admin::epoch`].
+    pub fn control(&self, request: &[u8]) -> Result<Vec<u8>> {
+        let epoch = match Request::decode(request)? {
+            Request::AlterOffsets(offsets) => self.reset(offsets)?,
+            Request::Epoch => self.epoch()?,
+            _ => {
+                return Err(SinkError::internal(
+                    "a task's request was sent to a handle that is no task's",
+                ));
+            }
+        };
+        let epoch = i64::try_from(epoch).map_err(|_| SinkError::internal("epoch overflow"))?;
+        let mut effects = Effects {
+            durable: vec![(TopicPartition::new("", 0), epoch)],
+            ..Effects::default()
+        };
+        logs::drain_into(&mut effects);
+        Ok(effects.encode())
+    }
+
+    /// Makes tasks that start from now on read `offsets` again, from the beginning where the
+    /// offset is `None`, and every partition when there are none at all. Returns the new epoch, or
+    /// the one there is when this very reset was made before and no task has followed it.
+    ///
+    /// # Errors
+    ///
+    /// `OFFSETS_INVALID`; `RESET_CONFLICT` when another reset is made at the same time; what the
+    /// catalog says. The reset may then stand on some of the tables: make it again.
+    pub fn reset(
+        &self,
+        offsets: impl IntoIterator<Item = (TopicPartition, Option<i64>)>,
+    ) -> Result<u64> {
+        let offsets = ResetOffsets::new(offsets)?;
+        self.runtime
+            .wait("resetting offsets", RESET_WAIT, self.write_reset(offsets))
+    }
+
+    async fn write_reset(&self, offsets: ResetOffsets) -> Result<u64> {
+        let known = self.known().await?;
+        let (mut anchor, seen) = newest(&known);
+        if known.is_empty() {
+            // No table has an offset that could be reset.
+            return Ok(0);
+        }
+        let at_ms = now_ms();
+        let is_new = anchor.append(offsets, at_ms, seen);
+        self.spread(&known, &anchor).await?;
+        // Two resets at the same time overwrite each other: both have to look.
+        for table in self.known().await? {
+            if table.anchor != anchor {
+                return Err(reset_conflict().with("table", &table.table.name));
+            }
+        }
+        tracing::info!(connector = %self.config.connector, wid = %self.config.wid,
+            epoch = anchor.epoch(), new = is_new, "offsets reset");
+        Ok(anchor.epoch())
+    }
+
+    /// Returns the epoch of tasks that start now: the highest that any table knows. Completes a
+    /// reset that did not reach every table.
+    ///
+    /// # Errors
+    ///
+    /// What the catalog says; never a guess.
+    pub fn epoch(&self) -> Result<u64> {
+        self.runtime
+            .wait("asking for the writer epoch", EPOCH_WAIT, async {
+                let known = self.known().await?;
+                let (anchor, seen) = newest(&known);
+                self.spread(&known, &anchor).await?;
+                Ok(anchor.epoch().max(seen))
+            })
+    }
+
+    /// Loads the connector's tables, as far as they exist.
+    async fn known(&self) -> Result<Vec<Known<'_>>> {
+        let tables: Vec<Option<Known<'_>>> = futures::stream::iter(&self.config.tables)
+            .map(|table| async move {
+                match self.catalog.load_table(&table.ident).await {
+                    Ok(loaded) => self.know(table, &loaded).map(Some),
+                    Err(error) if error.code() == "TABLE_NOT_FOUND" => Ok(None),
+                    Err(error) => Err(error),
+                }
+                .map_err(|error| error.with("table", &table.name))
+            })
+            .buffered(TABLES_AT_ONCE)
+            .try_collect()
+            .await?;
+        Ok(tables.into_iter().flatten().collect())
+    }
+
+    fn know<'a>(&self, table: &'a TableConfig, loaded: &LoadedTable) -> Result<Known<'a>> {
+        let state = stored_state_of(&loaded.metadata, &self.config.wid, &table.branch);
+        let epoch = match state {
+            Ok(state) => state.map_or(0, |state| state.epoch),
+            // A reset is the remedy for these, so they must not stand in its way; the epoch of
+            // such a state is that of some reset, and other tables or the anchor know it.
+            Err(error) if matches!(error.code(), "STATE_LOST" | "STATE_INVALID") => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(Known {
+            table,
+            anchor: Anchor::of(&loaded.metadata, &self.config.wid)?,
+            epoch,
+        })
+    }
+
+    /// Writes `anchor` on every table that has another one.
+    async fn spread(&self, known: &[Known<'_>], anchor: &Anchor) -> Result<()> {
+        futures::stream::iter(known.iter().filter(|table| table.anchor != *anchor))
+            .map(|known| async move {
+                self.write(known.table, anchor)
+                    .await
+                    .map_err(|error| error.with("table", &known.table.name))
+            })
+            .buffer_unordered(TABLES_AT_ONCE)
+            .try_collect::<()>()
+            .await
+    }
+
+    /// Writes `anchor` on one table, however often other writers win the race for it.
+    async fn write(&self, table: &TableConfig, anchor: &Anchor) -> Result<()> {
+        let wid = &self.config.wid;
+        for attempt in 1.. {
+            let loaded = match self.catalog.load_table(&table.ident).await {
+                Err(error) if error.code() == "TABLE_NOT_FOUND" => return Ok(()),
+                loaded => loaded?,
+            };
+            let now = Anchor::of(&loaded.metadata, wid)?;
+            if now == *anchor {
+                return Ok(());
+            }
+            if now.epoch() >= anchor.epoch() {
+                return Err(reset_conflict());
+            }
+            failpoint::pass("reset.before-anchor")?;
+            match self
+                .catalog
+                .commit(&loaded, request(&loaded, wid, anchor)?)
+                .await
+            {
+                CommitOutcome::Committed(_) => {
+                    failpoint::pass("reset.after-anchor")?;
+                    return Ok(());
+                }
+                CommitOutcome::Refused(error) | CommitOutcome::Unauthorized(error) => {
+                    return Err(error);
+                }
+                CommitOutcome::Conflict(error) | CommitOutcome::Unknown(error) => {
+                    tracing::info!(table = %table.ident, code = error.code(),
+                        "the reset is written anew");
+                    tokio::time::sleep(pause(attempt, PAUSE_MIN, PAUSE_MAX)).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the anchor with the highest epoch, and the highest epoch of a commit.
+fn newest(known: &[Known<'_>]) -> (Anchor, u64) {
+    let anchor = known
+        .iter()
+        .map(|table| &table.anchor)
+        .max_by_key(|anchor| anchor.epoch());
+    let seen = known.iter().map(|table| table.epoch).max();
+    (anchor.cloned().unwrap_or_default(), seen.unwrap_or(0))
+}
+
+/// Builds the change of one table. Catalogs cannot assert a property, so the request asserts what
+/// it can, and [`Admin::write_reset`] reads again.
+fn request(loaded: &LoadedTable, wid: &str, anchor: &Anchor) -> Result<TableCommit> {
+    let metadata = &loaded.metadata;
+    let head = metadata.snapshot_for_ref(MAIN_BRANCH);
+    Ok(TableCommit {
+        requirements: vec![
+            TableRequirement::UuidMatch {
+                uuid: metadata.uuid(),
+            },
+            TableRequirement::RefSnapshotIdMatch {
+                r#ref: MAIN_BRANCH.to_owned(),
+                snapshot_id: head.map(|snapshot| snapshot.snapshot_id()),
+            },
+        ],
+        updates: vec![TableUpdate::SetProperties {
+            updates: [(anchor_key(wid), anchor.write()?)].into(),
+        }],
+        idempotency_key: Uuid::now_v7(),
+    })
+}
+
+fn reset_conflict() -> SinkError {
+    SinkError::retriable(
+        "RESET_CONFLICT",
+        "another offset reset of the connector was made at the same time; make yours again",
+    )
+}

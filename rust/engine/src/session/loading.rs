@@ -1,0 +1,203 @@
+//! Everything of a table that may fail for reasons outside the records: loading it, creating it,
+//! following its schema, reading its offsets.
+
+use frazil_core::commit::plan::check_table;
+use frazil_core::commit::recover::state_of;
+use frazil_core::control::task::{Held, LoadDue, Standing, TaskMachine};
+use frazil_core::offsets::TopicPartition;
+use frazil_core::schema::evolve::Evolution;
+use frazil_core::wire::Frame;
+use frazil_core::{Result, SinkError};
+
+use super::creation::creation_of;
+use super::open::OpenTable;
+use super::table::{SessionContext, TableSlot};
+use crate::catalog::LoadedTable;
+use crate::commit::create::{evolve_schema, load_or_create};
+use crate::hub::After;
+
+impl TableSlot {
+    /// Does whatever may fail for reasons outside the records: loads or creates the table, follows
+    /// its schema, reads its offsets. No offset has moved when this fails.
+    pub(crate) fn prepare(
+        &mut self,
+        context: &SessionContext,
+        machine: &mut TaskMachine,
+        frame: &Frame<'_>,
+        rows: &[u32],
+    ) -> Result<()> {
+        self.prepare_table(context, machine, frame, rows)
+            .map_err(|error| error.with("table", &self.config.name))
+    }
+
+    fn prepare_table(
+        &mut self,
+        context: &SessionContext,
+        machine: &mut TaskMachine,
+        frame: &Frame<'_>,
+        rows: &[u32],
+    ) -> Result<()> {
+        match machine.load_due(self.index) {
+            LoadDue::Offsets => self.refresh_state(context, machine)?,
+            LoadDue::Table => {
+                self.open = None;
+                self.newer = None;
+            }
+            LoadDue::No if machine.progress().has_open(self.index) => {}
+            LoadDue::No => {
+                if let Some(newer) = self.newer.take() {
+                    self.open = Some(self.opened(context, machine, newer)?);
+                }
+            }
+        }
+        if self.open.is_none() {
+            let Some(loaded) = self.load_or_create(context, frame, rows)? else {
+                return Ok(());
+            };
+            self.open = Some(self.opened(context, machine, loaded)?);
+        }
+        self.follow_schema(context, machine, frame, rows)
+    }
+
+    /// Reads the offsets that the table has now, while rows are open: those of partitions that came
+    /// from other tasks count.
+    fn refresh_state(&mut self, context: &SessionContext, machine: &mut TaskMachine) -> Result<()> {
+        let catalog = &context.catalog;
+        let loaded = context.wait("loading a table", catalog.load_table(&self.config.ident));
+        let loaded = match loaded {
+            Err(error) if error.code() == "TABLE_NOT_FOUND" && self.config.auto_create => {
+                let replaced = machine.replaced(self.index, "it was dropped");
+                return Err(replaced.caused_by(error));
+            }
+            Err(error) if error.code() == "TABLE_NOT_FOUND" => return Err(table_missing(error)),
+            loaded => loaded?,
+        };
+        self.note_loaded(context, machine, &loaded)?;
+        self.committed(machine, After::Table(Box::new(loaded)));
+        Ok(())
+    }
+
+    /// Tells the machine which table was loaded, and which offsets it holds.
+    fn note_loaded(
+        &self,
+        context: &SessionContext,
+        machine: &mut TaskMachine,
+        loaded: &LoadedTable,
+    ) -> Result<()> {
+        machine.require_same(self.index, loaded.metadata.uuid())?;
+        let state = state_of(&loaded.metadata, &context.config.wid, &self.config.branch)?;
+        let held = |partition: &TopicPartition| match &state {
+            None => Held::default(),
+            Some(state) => {
+                let id = context.topic_ids.borrow().get(&partition.topic).copied();
+                Held {
+                    bound: state.bound_of(partition, id),
+                    watermark: state.watermark(partition, id),
+                    newest_ms: state.newest_ms(partition, id),
+                }
+            }
+        };
+        let standing = Standing {
+            uuid: loaded.metadata.uuid(),
+            epoch: state.as_ref().map_or(0, |state| state.epoch),
+            held: &held,
+        };
+        machine.table_loaded(self.index, &standing)
+    }
+
+    fn opened(
+        &self,
+        context: &SessionContext,
+        machine: &mut TaskMachine,
+        loaded: LoadedTable,
+    ) -> Result<OpenTable> {
+        check_table(&loaded.metadata)?;
+        self.note_loaded(context, machine, &loaded)?;
+        OpenTable::new(loaded, &self.config)
+    }
+
+    /// Returns the table; creates it from the first record that has a schema. `None` when it does
+    /// not exist and no record of the frame says what it should look like.
+    fn load_or_create(
+        &self,
+        context: &SessionContext,
+        frame: &Frame<'_>,
+        rows: &[u32],
+    ) -> Result<Option<LoadedTable>> {
+        let catalog = &*context.catalog;
+        let ident = &self.config.ident;
+        let loaded = match context.wait("loading a table", catalog.load_table(ident)) {
+            Ok(loaded) => loaded,
+            Err(error) if error.code() != "TABLE_NOT_FOUND" => return Err(error),
+            Err(error) if !self.config.auto_create => return Err(table_missing(error)),
+            Err(_) => {
+                let Some(creation) = creation_of(&self.config, frame, rows)? else {
+                    return Ok(None);
+                };
+                let work = load_or_create(catalog, ident, || Ok(creation.clone()));
+                let created = context.wait("creating a table", work)?;
+                tracing::info!(connector = %context.config.connector, table = %self.config.name,
+                    uuid = %created.metadata.uuid(), "table created");
+                created
+            }
+        };
+        let missing = Evolution::for_metadata(
+            loaded.metadata.current_schema(),
+            &self.config.metadata_columns,
+        );
+        if missing.is_empty() || !self.config.evolve {
+            return Ok(Some(loaded));
+        }
+        self.add_columns(context, &missing).map(Some)
+    }
+
+    /// Adds the columns that the frame's records have and the table has not, when allowed.
+    fn follow_schema(
+        &mut self,
+        context: &SessionContext,
+        machine: &mut TaskMachine,
+        frame: &Frame<'_>,
+        rows: &[u32],
+    ) -> Result<()> {
+        if !self.config.evolve {
+            return Ok(());
+        }
+        let evolution = self
+            .open
+            .as_mut()
+            .and_then(|open| open.converter.evolution(frame, rows));
+        let Some(evolution) = evolution else {
+            return Ok(());
+        };
+        let loaded = self.add_columns(context, &evolution)?;
+        machine.require_same(self.index, loaded.metadata.uuid())?;
+        self.close_files(context, machine)?;
+        // The session works on with the bounds it has: they are as old as its rows.
+        let mut open = self.opened(context, machine, loaded)?;
+        if let Some(before) = self.open.take() {
+            open.continues(before);
+        }
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn add_columns(&self, context: &SessionContext, evolution: &Evolution) -> Result<LoadedTable> {
+        let work = evolve_schema(&*context.catalog, &self.config.ident, |metadata| {
+            let before = metadata.current_schema();
+            let after = evolution.apply(before, metadata.last_column_id())?;
+            Ok((after.as_struct() != before.as_struct()).then_some(after))
+        });
+        let loaded = context.wait("adding columns", work)?;
+        tracing::info!(connector = %context.config.connector, table = %self.config.name,
+            columns = evolution.additions.len(), "columns added");
+        Ok(loaded)
+    }
+}
+
+fn table_missing(error: SinkError) -> SinkError {
+    SinkError::config(
+        "TABLE_MISSING",
+        "the table is gone; create it again, or set `iceberg.tables.auto-create-enabled=true`",
+    )
+    .caused_by(error)
+}

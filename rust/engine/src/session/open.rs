@@ -1,0 +1,112 @@
+//! A loaded table with its open rows: in builders, in open files, in files that were closed early.
+
+use std::sync::Arc;
+
+use frazil_core::Result;
+use frazil_core::config::TableConfig;
+use frazil_core::control::task::TaskMachine;
+use frazil_core::control::writer::TableIndex;
+use frazil_core::convert::{ConvertOptions, TableConverter};
+
+use super::sealing::ClosedFiles;
+use super::table::SessionContext;
+use crate::catalog::LoadedTable;
+use crate::writer::{TableWriter, TableWriterConfig};
+
+/// A loaded table and the rows that are open.
+#[derive(Debug)]
+pub(super) struct OpenTable {
+    pub(super) loaded: LoadedTable,
+    pub(super) converter: TableConverter,
+    pub(super) writer: Option<TableWriter>,
+    /// Files of the open segment that were closed early, for a new schema or spec.
+    pub(super) closed: Vec<ClosedFiles>,
+    /// The commit interval in which the oldest open row came.
+    pub(super) opened_round: Option<u64>,
+    pub(super) rows: u64,
+}
+
+impl OpenTable {
+    /// Opens a table for rows.
+    ///
+    /// # Errors
+    ///
+    /// When its schema is one that cannot be written.
+    pub(super) fn new(loaded: LoadedTable, config: &TableConfig) -> Result<OpenTable> {
+        let options = ConvertOptions {
+            case_insensitive: config.case_insensitive,
+            evolve: config.evolve,
+            force_optional: config.force_optional,
+            metadata_columns: config.metadata_columns.clone(),
+        };
+        let converter =
+            TableConverter::new(Arc::clone(loaded.metadata.current_schema()), &options)?;
+        Ok(OpenTable {
+            loaded,
+            converter,
+            writer: None,
+            closed: Vec::new(),
+            opened_round: None,
+            rows: 0,
+        })
+    }
+
+    /// Takes over what was open of the same table under another schema or spec.
+    pub(super) fn continues(&mut self, before: OpenTable) {
+        self.closed = before.closed;
+        self.opened_round = before.opened_round;
+        self.rows = before.rows;
+    }
+
+    /// Memory, uploads included.
+    pub(super) fn bytes(&self) -> u64 {
+        let writer = self.writer.as_ref().map_or(0, TableWriter::bytes);
+        let closed = self.closed.iter().map(|closed| closed.files.in_flight());
+        (self.converter.bytes() + writer + closed.sum::<usize>()) as u64
+    }
+
+    /// Memory without uploads.
+    pub(super) fn resident_bytes(&self) -> u64 {
+        let writer = self.writer.as_ref();
+        let writer = writer.map_or(0, |writer| {
+            writer.bytes().saturating_sub(writer.in_flight())
+        });
+        (self.converter.bytes() + writer) as u64
+    }
+
+    /// Bytes of the open segment, in memory or in files.
+    pub(super) fn data_bytes(&self) -> u64 {
+        let closed: u64 = self.closed.iter().map(|closed| closed.files.bytes()).sum();
+        let writer = self.writer.as_ref().map_or(0, TableWriter::data_bytes);
+        self.converter.bytes() as u64 + writer + closed
+    }
+}
+
+pub(super) fn writer_settings(
+    context: &SessionContext,
+    config: &TableConfig,
+    open: &OpenTable,
+    machine: &TaskMachine,
+    table: TableIndex,
+) -> TableWriterConfig {
+    let metadata = &open.loaded.metadata;
+    let file_prefix = format!(
+        "frazil-{}-{}-{}-{}",
+        context.config.wid,
+        machine.session().simple(),
+        machine.progress().next_sequence(table),
+        open.closed.len(),
+    );
+    let mut settings = TableWriterConfig::new(
+        Arc::clone(metadata.current_schema()),
+        Arc::clone(metadata.default_partition_spec()),
+        metadata.location(),
+        file_prefix,
+    );
+    settings.properties = metadata.properties().clone();
+    settings.properties.extend(config.write_props.clone());
+    // The limit is the task's, and its tables share it.
+    let tables = context.config.tables.len().max(1);
+    settings.writers_max_open = (context.config.writers_open_max / tables).max(1);
+    settings
+}

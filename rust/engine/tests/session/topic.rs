@@ -1,0 +1,406 @@
+//! Several workers that agree over a control topic: one commits for all.
+//!
+//! The workers are hubs of one process, told apart by the spelling of their catalog's location; the
+//! topic is a list that loses and repeats what is sent to it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use frazil_core::control::message::{
+    Body, Hello, ManifestRef, Message, Ranges, SegmentMessage, TableName,
+};
+use frazil_core::wire::testing::{Row, Value, decode_effects, encode_request};
+use frazil_core::wire::{ChannelRecord, Effects, Request};
+use frazil_engine::channel::ControlChannel;
+use uuid::Uuid;
+
+use crate::bed::{Bed, TOPIC, Task, ident, p};
+
+const TABLE: &str = "db.orders";
+/// How often Java asks a channel.
+const POLL: Duration = Duration::from_millis(25);
+
+/// A control topic of one partition, and the workers that use it.
+struct Cluster {
+    log: Arc<Mutex<Vec<Vec<u8>>>>,
+    leader: Arc<AtomicUsize>,
+    ended: Arc<AtomicBool>,
+    lines: Arc<Mutex<Vec<String>>>,
+    pump: Option<JoinHandle<()>>,
+}
+
+/// What the topic does to messages.
+#[derive(Clone, Copy)]
+struct Faults {
+    lost_percent: u64,
+    copies: usize,
+}
+
+const NO_FAULTS: Faults = Faults {
+    lost_percent: 0,
+    copies: 1,
+};
+
+/// The settings that make a worker of its own.
+fn worker(bed: &Bed, index: usize) -> Vec<(&'static str, String)> {
+    let uri = &bed.settings(&[])["iceberg.catalog.uri"];
+    let (directory, file) = uri.rsplit_once('/').unwrap();
+    vec![
+        ("frazil.internal.coordination", "topic".to_owned()),
+        (
+            "iceberg.catalog.uri",
+            format!("{directory}{}/{file}", "/.".repeat(index)),
+        ),
+    ]
+}
+
+fn settings(bed: &Bed, index: usize, more: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let mut settings = bed.settings(more);
+    for (key, value) in worker(bed, index) {
+        settings.insert(key.to_owned(), value);
+    }
+    settings
+}
+
+fn task(bed: &Bed, index: usize, partitions: &[i32]) -> Task {
+    let own = worker(bed, index);
+    let own: Vec<(&str, &str)> = own.iter().map(|(key, value)| (*key, &**value)).collect();
+    let task = bed.open_with(&own).unwrap();
+    task.assign(partitions);
+    task
+}
+
+impl Cluster {
+    fn start(bed: &Bed, workers: usize, faults: Faults) -> Cluster {
+        let channels: Vec<Arc<ControlChannel>> = (0..workers)
+            .map(|index| {
+                let role = [("frazil.internal.role", "channel")];
+                ControlChannel::open(&settings(bed, index, &role)).unwrap()
+            })
+            .collect();
+        let mut cluster = Cluster {
+            log: Arc::default(),
+            leader: Arc::default(),
+            ended: Arc::default(),
+            lines: Arc::default(),
+            pump: None,
+        };
+        let (log, leader) = (Arc::clone(&cluster.log), Arc::clone(&cluster.leader));
+        let (ended, lines) = (Arc::clone(&cluster.ended), Arc::clone(&cluster.lines));
+        cluster.pump = Some(std::thread::spawn(move || {
+            let mut read = vec![0; channels.len()];
+            let mut random = 0x9e37_79b9_u64;
+            while !ended.load(Ordering::Relaxed) {
+                for (index, channel) in channels.iter().enumerate() {
+                    let is_leader = leader.load(Ordering::Relaxed) == index;
+                    let effects = exchange(channel, is_leader, &log, &mut read[index]);
+                    let mut lines = lines.lock().unwrap();
+                    lines.extend(effects.log.into_iter().map(|(_, line)| line));
+                    for message in effects.messages {
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1);
+                        if (random >> 33) % 100 >= faults.lost_percent {
+                            let copies = vec![message; faults.copies];
+                            log.lock().unwrap().extend(copies);
+                        }
+                    }
+                }
+                std::thread::sleep(POLL);
+            }
+        }));
+        cluster
+    }
+
+    /// The worker with this index gets the control partition.
+    fn lead(&self, index: usize) {
+        self.leader.store(index, Ordering::Relaxed);
+    }
+
+    /// Somebody writes to the topic.
+    fn send(&self, bytes: Vec<u8>) {
+        self.log.lock().unwrap().push(bytes);
+    }
+
+    fn has_logged(&self, text: &str) -> bool {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().any(|line| line.contains(text))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(pump) = self.pump.take() {
+            let ended = pump.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+fn exchange(
+    channel: &ControlChannel,
+    leader: bool,
+    log: &Mutex<Vec<Vec<u8>>>,
+    read: &mut usize,
+) -> Effects {
+    let log = log.lock().unwrap();
+    let records = log.iter().enumerate().skip(*read);
+    let records = records.map(|(offset, value)| ChannelRecord {
+        offset: offset as i64,
+        age_ms: 0,
+        value: value.clone(),
+    });
+    let request = Request::Channel {
+        leader,
+        now_ms: 0,
+        records: records.collect(),
+    };
+    *read = log.len();
+    drop(log);
+    let answer = channel.control(&encode_request(&request)).unwrap();
+    decode_effects(&answer).unwrap()
+}
+
+/// What Connect does with one partition.
+struct Delivery {
+    task: Task,
+    partition: i32,
+    position: i64,
+    durable: i64,
+}
+
+impl Delivery {
+    fn new(bed: &Bed, worker: usize, partition: i32) -> Delivery {
+        Delivery {
+            task: task(bed, worker, &[partition]),
+            partition,
+            position: 0,
+            durable: 0,
+        }
+    }
+
+    /// One round of the consumer's loop, which delivers up to `count` records below `end`.
+    fn turn(&mut self, count: i64, end: i64) {
+        let begun = self.task.tick();
+        if let Some((_, offset)) = begun.rewinds.first() {
+            self.position = *offset;
+            return;
+        }
+        let next = end.min(self.position + count);
+        let rows = (self.position..next).map(|offset| {
+            let id = i64::from(self.partition) * 1_000_000 + offset;
+            let value = Value::Struct(vec![Value::Int64(id), Value::text("fine")]);
+            Row::new(TOPIC, self.partition, offset).value(value)
+        });
+        let taken = self.task.try_put(&self.task.frame().rows(rows)).unwrap();
+        match taken.rewinds.first() {
+            Some((_, offset)) => self.position = *offset,
+            None => self.position = next,
+        }
+        if let Some(durable) = self.task.pre_commit(self.partition, self.position) {
+            assert!(durable >= self.durable, "the offset went back");
+            self.durable = durable;
+        }
+    }
+}
+
+/// Delivers for a while, `count` records at a time; returns how long it took.
+fn run(deliveries: &mut [Delivery], time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        for delivery in deliveries.iter_mut() {
+            delivery.turn(3, i64::MAX);
+        }
+        std::thread::sleep(Duration::from_millis(40));
+    }
+}
+
+// Promise: Workers that agree over a control topic commit each record once, with one snapshot per interval, though the topic loses and repeats messages and the leader changes.
+#[test]
+fn one_worker_commits_for_all_though_the_topic_loses_and_repeats_messages() {
+    let bed = Bed::new(TABLE).with("iceberg.control.commit.interval-ms", "2000");
+    let faults = Faults {
+        lost_percent: 30,
+        copies: 3,
+    };
+    let cluster = Cluster::start(&bed, 2, faults);
+    let mut deliveries: Vec<Delivery> = (0..4)
+        .map(|partition| Delivery::new(&bed, partition as usize % 2, partition))
+        .collect();
+    let begun = Instant::now();
+    run(&mut deliveries, Duration::from_secs(7));
+    cluster.lead(1);
+    run(&mut deliveries, Duration::from_secs(7));
+    let intervals = begun.elapsed().as_millis() as usize / 2_000;
+    let snapshots = bed.snapshots(TABLE);
+    assert!(
+        (3..=intervals + 3).contains(&snapshots),
+        "{snapshots} snapshots in {intervals} intervals"
+    );
+    // The rest becomes durable while the leader changes all the time, which has messages repeated.
+    let limit = Instant::now() + Duration::from_secs(120);
+    let mut leader = 1;
+    let mut next_leader = Instant::now();
+    while deliveries.iter().any(|one| one.durable < one.position) {
+        assert!(Instant::now() < limit, "messages are lost for good");
+        if Instant::now() >= next_leader {
+            leader = 1 - leader;
+            cluster.lead(leader);
+            next_leader = Instant::now() + Duration::from_secs(3);
+        }
+        for delivery in &mut deliveries {
+            let end = delivery.position;
+            delivery.turn(3, end);
+        }
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    let expected: Vec<i64> = deliveries
+        .iter()
+        .flat_map(|one| {
+            (0..one.position).map(|offset| i64::from(one.partition) * 1_000_000 + offset)
+        })
+        .collect();
+    assert!(expected.len() > 400);
+    assert_eq!(bed.ids(TABLE), expected);
+    deliveries.iter().for_each(|one| one.task.session.close());
+}
+
+#[test]
+fn a_revoked_task_of_another_worker_does_not_wait_for_the_interval() {
+    let bed = Bed::new(TABLE).slow();
+    let _cluster = Cluster::start(&bed, 2, NO_FAULTS);
+    let task = task(&bed, 1, &[0]);
+    task.put(0..5);
+    task.tick();
+    task.revoke(&[0]);
+    assert_eq!(bed.ids(TABLE), [0, 1, 2, 3, 4]);
+    // The process that committed left its name.
+    let loaded = bed.load(TABLE);
+    let key = format!("frazil.w.{}", bed.config().wid);
+    let state: serde_json::Value =
+        serde_json::from_str(&loaded.metadata.properties()[&key]).unwrap();
+    let hub = state["h"].as_str().unwrap();
+    let (host, digits) = hub.rsplit_once('/').unwrap();
+    assert_eq!(digits.len(), 8, "{hub}");
+    assert_eq!(host, frazil_engine::hub::host_name());
+    task.session.close();
+}
+
+#[test]
+fn no_message_makes_a_coordinator_commit_what_no_task_has_sealed() {
+    let bed = Bed::new(TABLE).with("iceberg.control.commit.interval-ms", "600000");
+    let cluster = Cluster::start(&bed, 2, NO_FAULTS);
+    let task = task(&bed, 0, &[0]);
+    task.put(0..5);
+    task.revoke(&[0]);
+    assert_eq!(bed.snapshots(TABLE), 1);
+    let loaded = bed.load(TABLE);
+    let location = loaded.metadata.location().to_owned();
+    let snapshot = loaded.metadata.current_snapshot().unwrap();
+    let version = loaded.metadata.format_version();
+    let manifests = frazil_engine::commit::manifests_of(&loaded.storage, snapshot, version);
+    let committed = bed.wait(manifests).unwrap().remove(0);
+    let bytes = bed
+        .wait(loaded.storage.get(&committed.manifest_path))
+        .unwrap();
+    let manifest = |path: String| ManifestRef {
+        path,
+        len: bytes.len() as u64,
+        spec_id: 0,
+        files: 1,
+        rows: 5,
+        sha256: sha2::Sha256::digest(&bytes).into(),
+    };
+    use sha2::Digest;
+    let segment = |manifest: ManifestRef| SegmentMessage {
+        table: TableName::new(&ident(TABLE), "main"),
+        uuid: loaded.metadata.uuid(),
+        seq: 0,
+        first_unacked: 0,
+        urgent: true,
+        sealed_ago_ms: 0,
+        ttl_ms: 3_600_000,
+        rows: 5,
+        bytes: 100,
+        ranges: Some(Ranges {
+            ranges: vec![frazil_core::offsets::SourceRange {
+                partition: p(0),
+                start: Some(5),
+                end: 10,
+                lowest: Some(5),
+                timestamp_max_ms: None,
+            }],
+            ..Ranges::default()
+        }),
+        manifests: vec![manifest],
+    };
+    let wid = bed.config().wid;
+    let send = |wid: &str, segment: SegmentMessage| {
+        let message = Message {
+            wid: wid.to_owned(),
+            session: Uuid::now_v7(),
+            epoch: 0,
+            task: 0,
+            host: "elsewhere".to_owned(),
+            body: Body::Segment(Box::new(segment)),
+        };
+        cluster.send(message.encode().unwrap());
+    };
+    let copy = format!("{location}/elsewhere/x-m.avro");
+    bed.wait(loaded.storage.put(&copy, bytes.clone())).unwrap();
+    // A real manifest by another name, at another place, with other offsets, of another writer, of
+    // a table that the connector does not write; and what is no message at all.
+    send(&wid, segment(manifest(committed.manifest_path.clone())));
+    send(&wid, segment(manifest(copy)));
+    send(
+        &wid,
+        segment(manifest(format!(
+            "{location}/metadata/../elsewhere/x-m.avro"
+        ))),
+    );
+    send(&wid, segment(manifest("file:///etc/passwd".to_owned())));
+    send(
+        "0123456789abcdef",
+        segment(manifest(committed.manifest_path.clone())),
+    );
+    let mut other = segment(manifest(committed.manifest_path));
+    other.table.name = "secrets".to_owned();
+    send(&wid, other);
+    cluster.send(b"\xff\xfe{".to_vec());
+    cluster.send(vec![b'x'; 600_000]);
+    let hello = Message {
+        wid,
+        session: Uuid::nil(),
+        epoch: 0,
+        task: 0,
+        host: "elsewhere".to_owned(),
+        body: Body::Hello(Hello {
+            coordinator: Uuid::now_v7(),
+            election: 1,
+        }),
+    };
+    cluster.send(hello.encode().unwrap());
+    let limit = Instant::now() + Duration::from_secs(20);
+    let reasons = [
+        "garbage",
+        "oversized",
+        "unknown table",
+        "forged or changed manifest",
+    ];
+    while !reasons.iter().all(|reason| cluster.has_logged(reason)) {
+        assert!(Instant::now() < limit, "not all were counted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The coordinator goes on all the same.
+    task.assign(&[0]);
+    task.tick();
+    task.try_orders(0, 5..8).unwrap();
+    task.revoke(&[0]);
+    assert_eq!(bed.snapshots(TABLE), 2);
+    assert_eq!(bed.ids(TABLE), [0, 1, 2, 3, 4, 5, 6, 7]);
+    task.session.close();
+}

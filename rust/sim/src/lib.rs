@@ -1,0 +1,99 @@
+//! `frazil-sim`: runs the state machines of Frazil in a simulated world and checks every step.
+//!
+//! ```text
+//!  swarm     what a seed decides: sizes, routes, faults        faults, resets   what goes wrong
+//!  world     whose turn it is                                  check, upserts   what must hold
+//!  run       Connect's loop and `Delivery`  ─► native  the session around the TaskMachine
+//!  hub       coordinators and commits around the TableCoordinator and the CommitMachine
+//!  wire      the control topic and the Channel of each process
+//!  group     the consumer group             catalog    tables, requests, answers
+//! ```
+//!
+//! The machines are those that the plugin runs. Whatever else happens is drawn by [`rng::Rng`], so a
+//! seed is a whole run: `cargo xtask sim --seed S --trace` shows it.
+
+mod catalog;
+mod check;
+mod faults;
+#[cfg(feature = "mutation")]
+mod gate;
+mod group;
+mod hub;
+mod names;
+mod native;
+mod resets;
+mod rng;
+mod run;
+mod seeds;
+mod swarm;
+mod upserts;
+mod wire;
+mod world;
+
+use std::process::ExitCode;
+
+use lexopt::prelude::{Long, Short, ValueExt};
+
+use seeds::Wanted;
+
+const HELP: &str = "\
+usage: frazil-sim [--seeds N] [--from S] [--jobs J] [--total STEPS]
+       frazil-sim --seed S [--trace] [--steps N]
+
+  --seeds N      Runs the seeds from S on, after those of regressions.txt.
+  --total STEPS  Goes on with further seeds until this many steps were made.
+  --steps N      Lets faults come for N steps, not for as long as the seed says.
+  --trace        Prints what happens, a line for each event.
+";
+
+/// Runs the simulator as its command line says.
+pub fn simulate() -> ExitCode {
+    exit(arguments().and_then(|wanted| match wanted {
+        Some(wanted) => seeds::run(&wanted),
+        None => {
+            print!("{HELP}");
+            Ok(true)
+        }
+    }))
+}
+
+/// Runs the mutation gate: `frazil-sim-gate [--seeds N] [NAME]...`.
+#[cfg(feature = "mutation")]
+pub fn gate() -> ExitCode {
+    exit(gate::main())
+}
+
+fn exit(result: Result<bool, String>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("frazil-sim: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn number(parser: &mut lexopt::Parser) -> Result<u64, String> {
+    let value = parser.value().and_then(|value| value.parse());
+    value.map_err(|error| error.to_string())
+}
+
+fn arguments() -> Result<Option<Wanted>, String> {
+    let mut parser = lexopt::Parser::from_env();
+    let mut wanted = Wanted::default();
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        match argument {
+            Long("seeds") => wanted.seeds = number(&mut parser)?,
+            Long("from") => wanted.from = number(&mut parser)?,
+            Long("jobs") => wanted.jobs = number(&mut parser)?.clamp(1, 256),
+            Long("total") => wanted.total = Some(number(&mut parser)?),
+            Long("seed") => wanted.one = Some(number(&mut parser)?),
+            Long("steps") => wanted.steps = Some(number(&mut parser)?),
+            Long("trace") => wanted.trace = true,
+            Long("help") | Short('h') => return Ok(None),
+            other => return Err(format!("{}\n{HELP}", other.unexpected())),
+        }
+    }
+    Ok(Some(wanted))
+}

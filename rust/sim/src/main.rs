@@ -1,3 +1,0 @@
-//! `frazil-sim`: runs the state machines of Frazil in a simulated world and checks every step.
-
-fn main() {}
