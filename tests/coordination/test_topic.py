@@ -112,6 +112,11 @@ def wait_committed(view: TableView, since_ms: float, timeout: float) -> float:
     return (wait_until("the next commit", first, timeout, 0.2) - since_ms) / 1000
 
 
+def wait_snapshots(view: TableView, count: int) -> None:
+    """Waits until the table is there and has more than this many snapshots."""
+    wait_until("commits", lambda: view.rows() and len(view.snapshots()) > count, 90)
+
+
 def now_ms() -> float:
     return time.time() * 1000
 
@@ -166,7 +171,7 @@ def test_one_process_commits_for_all_workers(cluster, broker, rest, name, topics
         # No setting of a Kafka client: it is the worker's own file that is read.
         start(cluster, rest, name, connector(rest, topics, tables))
         for view in views:
-            wait_until("the first commit", view.rows, 60)
+            wait_snapshots(view, 0)
         time.sleep(3 * INTERVAL_S)
         begun, rows = now_ms(), [view.rows() for view in views]
         time.sleep(15 * INTERVAL_S)
@@ -192,7 +197,7 @@ def test_another_worker_commits_when_the_one_that_does_is_killed(cluster, broker
     views = views_of(rest, tables)
     with Feed(broker, name) as feed:
         start(cluster, rest, name, connector(rest, topics, tables))
-        wait_until("commits", lambda: len(views[0].snapshots()) > 3, 60)
+        wait_snapshots(views[0], 3)
         (before,) = hubs(views[0], now_ms() - 3 * INTERVAL_S * 1000)
         victim = leader(cluster, before)
         (heir,) = (worker for worker in cluster if worker is not victim)
@@ -223,7 +228,7 @@ def test_a_deleted_control_topic_is_made_anew(cluster, broker, rest, name, topic
     views = views_of(rest, tables)
     with Feed(broker, name) as feed:
         start(cluster, rest, name, connector(rest, topics, tables))
-        wait_until("commits", lambda: len(views[0].snapshots()) > 2, 60)
+        wait_snapshots(views[0], 2)
         for _ in range(2):
             deleted = now_ms()
             broker.admin.delete_topics([topics[1]])[topics[1]].result(30)
@@ -274,7 +279,7 @@ def test_records_that_nobody_may_obey_change_nothing(cluster, broker, rest, name
     (view,) = views_of(rest, tables)
     with Feed(broker, name) as feed:
         start(cluster, rest, name, connector(rest, topics, tables))
-        wait_until("commits", lambda: len(view.snapshots()) > 2, 60)
+        wait_snapshots(view, 2)
         (wid,) = (
             key.removeprefix("frazil.w.")
             for key in view.metadata()["properties"]
@@ -324,7 +329,7 @@ def test_without_settings_the_workers_coordinate_locally(cluster, broker, rest, 
     )
     with Feed(broker, name) as feed:
         start(cluster, rest, name, config)
-        wait_until("commits", lambda: len(view.snapshots()) > 3, 60)
+        wait_snapshots(view, 3)
     exactly_once(rest, [view], name, feed.sent)
     lines = "".join(worker.log() for worker in cluster).splitlines()
     warned = [line for line in lines if f"Connector {name}: frazil.coordination: " in line]
@@ -346,7 +351,7 @@ def test_a_connector_changes_its_coordination_under_load(cluster, broker, rest, 
         start(
             cluster, rest, name, connector(rest, topics, tables, frazil__coordination="local")
         )
-        wait_until("commits", lambda: len(views[0].snapshots()) > 2, 60)
+        wait_snapshots(views[0], 2)
         for coordination in ("topic", "local", "topic"):
             cluster[0].configure(
                 name, connector(rest, topics, tables, frazil__coordination=coordination)
