@@ -187,9 +187,9 @@ class Storm:
         up = self._up()
         victim = known if known in up else self._random.choice(up or [0])
         self._away.add(victim)
-        event.began_ms = now_ms()
         event.detail = f"worker {victim}{', the committer' if victim == known else ''}"
         self.workers[victim].kill()
+        event.began_ms = now_ms()  # it is dead: whoever commits from now on is another
         time.sleep(self._random.uniform(1, 8))
         self.workers[victim].launch().wait_ready()
         self._away.discard(victim)

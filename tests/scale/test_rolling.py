@@ -32,7 +32,7 @@ PARTITIONS = parameter("ROLLING_PARTITIONS", 24)
 RECORDS_PER_SECOND = parameter("ROLLING_RATE", 24)
 INTERVAL_MS = parameter("ROLLING_INTERVAL_MS", 5000)
 # How long the cluster is left alone before the first restart and after each.
-QUIET_SECONDS = parameter("ROLLING_QUIET_SECONDS", 30)
+QUIET_SECONDS = parameter("ROLLING_QUIET_SECONDS", 20)
 # A restart and what follows from it: Connect gives the tasks away after 5 s, consumers regroup.
 FAILOVER_MS = 20_000
 SNAPSHOTS_PER_INTERVAL = 1.1
