@@ -73,6 +73,7 @@ def test_a_foreign_writer_commits_all_the_time(flow, proxied):
 
 
 # Injection: 19
+@pytest.mark.long
 def test_a_token_expires_in_the_middle_of_a_commit(flow, proxy):
     with flow().running() as run:
         rule = proxy.on_commit(refuse(401, "NotAuthorizedException"), count=1)

@@ -69,7 +69,7 @@ def watched(broker, topic: str, meddle: Callable[[Producer, object], None]) -> I
 OURS = [("bed", b"1")]
 
 
-# Promise: a control topic that says everything three times and in another order changes nothing
+# Promise (long): a control topic that says everything three times and in another order changes nothing
 # Injection: 47
 @pytest.mark.long
 def test_control_records_are_repeated_and_mixed_up(topical, broker):
@@ -91,7 +91,7 @@ def test_control_records_are_repeated_and_mixed_up(topical, broker):
         assert seen[0] > 10
 
 
-# Promise: a control topic that loses records costs time, and no row
+# Promise (long): a control topic that loses records costs time, and no row
 # Injection: 48
 @pytest.mark.long
 def test_control_records_are_lost(topical, broker):
@@ -109,7 +109,7 @@ def test_control_records_are_lost(topical, broker):
         run.check(timeout=180, lag=90)
 
 
-# Promise: forged, foreign, old and broken control records are ignored
+# Promise (long): forged, foreign, old and broken control records are ignored
 # Injection: 50
 @pytest.mark.long
 def test_control_records_are_forged(topical, broker):
@@ -143,7 +143,7 @@ def forged(value: bytes) -> list[bytes]:
     return made
 
 
-# Promise: a control topic that is deleted, compacted, short-lived or has three partitions loses no
+# Promise (long): a control topic that is deleted, compacted, short-lived or has three partitions loses no
 # row, and is refused in words where it cannot serve
 # Injection: 49
 @pytest.mark.long
@@ -197,7 +197,7 @@ def test_the_control_topic_is_deleted(topical, broker):
         run.check(timeout=240, lag=120)
 
 
-# Promise: a connector that changes between both ways of coordination while rows flow loses and
+# Promise (long): a connector that changes between both ways of coordination while rows flow loses and
 # doubles nothing
 # Injection: 67
 @pytest.mark.long
@@ -214,7 +214,7 @@ def test_coordination_changes_while_rows_flow(topical):
         run.check(timeout=150, lag=60)
 
 
-# Promise: when the worker that commits dies in the middle of a commit, another one goes on
+# Promise (long): when the worker that commits dies in the middle of a commit, another one goes on
 # Injection: 5, 6, 7
 @pytest.mark.long
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def on_both(run: Flow, workers: list[Worker]) -> None:
     )
 
 
-# Promise: a worker that stands still for longer than its session, and then goes on with what it
+# Promise (long): a worker that stands still for longer than its session, and then goes on with what it
 # holds in memory, doubles nothing
 # Injection: 10, 45
 @pytest.mark.long
@@ -56,9 +56,10 @@ def test_a_worker_stands_still_and_comes_back(spread, cluster, settings):
         run.check(timeout=150, lag=60)
 
 
-# Promise: a task that is blocked for longer than `max.poll.interval.ms`, and a second one that has
+# Promise (long): a task that is blocked for longer than `max.poll.interval.ms`, and a second one that has
 # its partitions meanwhile, together write each row once
 # Injection: 11, 12
+@pytest.mark.long
 def test_a_task_is_blocked_for_longer_than_it_may(flow, points):
     run = flow(consumer__override__max__poll__interval__ms="5000")
     with run.running():
@@ -74,7 +75,7 @@ def test_a_task_is_blocked_for_longer_than_it_may(flow, points):
         run.check(timeout=120, lag=60)
 
 
-# Promise: two connectors with one writer id on the same partitions end in a failure that names the
+# Promise (long): two connectors with one writer id on the same partitions end in a failure that names the
 # remedy, and not in doubled rows
 # Injection: 12
 @pytest.mark.long
@@ -142,13 +143,13 @@ def member(broker, group: str, topic: str, strategy: str) -> Iterator[None]:
         thread.join(60)
 
 
-# Promise: rebalances in the middle of commits, eager or cooperative, lose and double nothing
+# Promise (long): rebalances in the middle of commits, eager or cooperative, lose and double nothing
 # Injection: 43, 44
 @pytest.mark.parametrize(
     ("strategy", "settings", "rounds"),
     [
         pytest.param("range", {}, 4, id="43-eager", marks=long),
-        pytest.param("cooperative-sticky", COOPERATIVE, 2, id="44-cooperative"),
+        pytest.param("cooperative-sticky", COOPERATIVE, 2, id="44-cooperative", marks=long),
     ],
 )
 def test_partitions_come_and_go(flow, broker, strategy, settings, rounds):

@@ -63,7 +63,7 @@ def certificate_of(pem: Path) -> str:
     return begin + text.split(begin)[1].split(end)[0] + end + "\n"
 
 
-# Promise: an expired certificate of the catalog is named as such, and a rotated one is taken without
+# Promise (long): an expired certificate of the catalog is named as such, and a rotated one is taken without
 # a new start
 # Injection: 53
 @pytest.mark.long

@@ -112,7 +112,7 @@ class CutPut:
         return Answer(200, [("ETag", tag)])
 
 
-# Promise: a file that is cut on its way to the store, and acknowledged, is written again under
+# Promise (long): a file that is cut on its way to the store, and acknowledged, is written again under
 # another name: no table names it
 # Injection: 25
 @pytest.mark.long
@@ -216,14 +216,14 @@ def files_of(run) -> set[Path]:
     return {path for path in Path(location).rglob("*") if path.is_file()}
 
 
-# Promise: files that an orphan cleaner removes before they are committed are never committed; their
+# Promise (long): files that an orphan cleaner removes before they are committed are never committed; their
 # rows are written again
 # Injection: 26, 62
 @pytest.mark.parametrize(
     "kinds",
     [
         pytest.param("-m.avro", id="26-manifest", marks=long),
-        pytest.param("", id="62-all"),
+        pytest.param("", id="62-all", marks=long),
     ],
 )
 def test_files_vanish_before_they_are_committed(flow, points, kinds):

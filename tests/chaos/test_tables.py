@@ -62,8 +62,9 @@ def test_four_tasks_make_one_table_and_one_column(flow):
         run.check()
 
 
-# Promise: a clock that is ten minutes behind the table's last snapshot stops no commit
+# Promise (long): a clock that is ten minutes behind the table's last snapshot stops no commit
 # Injection: 52
+@pytest.mark.long
 def test_the_table_is_ten_minutes_ahead(flow):
     """What a worker with a slow clock sees: the last snapshot is from the future."""
     with flow().running() as run:
@@ -101,8 +102,9 @@ def set_group(run: Flow, offsets: dict[int, int]) -> None:
         future.result(30)
 
 
-# Promise: offsets that somebody moved back with Kafka's own tool double no row
+# Promise (long): offsets that somebody moved back with Kafka's own tool double no row
 # Injection: 56
+@pytest.mark.long
 def test_the_group_is_moved_back(flow):
     with flow().running() as run:
         run.wait_lag()
@@ -146,7 +148,7 @@ def test_the_group_is_deleted(flow):
         run.check()
 
 
-# Promise: expired snapshots, two hundred foreign commits and rewritten files do not touch the state
+# Promise (long): expired snapshots, two hundred foreign commits and rewritten files do not touch the state
 # Injection: 58
 @pytest.mark.long
 def test_the_table_is_maintained_while_it_is_written(flow, proxied):
@@ -258,7 +260,7 @@ def test_the_table_is_dropped_and_made_again(flow, points):
         assert run.worker.task_states(run.name) == ["RUNNING"]
 
 
-# Promise: the partition spec and the target file size may change while rows flow
+# Promise (long): the partition spec and the target file size may change while rows flow
 # Injection: 66
 @pytest.mark.long
 def test_the_layout_changes_while_rows_flow(flow):

@@ -63,7 +63,7 @@ def test_native_code_panics(flow, cut_worker, broker, proxied, points, name, poi
         assert cut_worker.process.running() and cut_worker.process.pid == pid
 
 
-# Promise: a record that does not fit is in the dead letter queue although the queue did not answer
+# Promise (long): a record that does not fit is in the dead letter queue although the queue did not answer
 # and the worker died: no offset passed it before
 # Injection: 36
 @pytest.mark.long
@@ -185,7 +185,7 @@ def test_bytes_that_are_no_json_go_to_the_queue(flow, broker, name):
         assert run.worker.task_states(name) == ["RUNNING"]
 
 
-# Promise: a task that hangs in native code while it is stopped, and goes on when its successor has
+# Promise (long): a task that hangs in native code while it is stopped, and goes on when its successor has
 # its partitions, doubles nothing
 # Injection: 65
 @pytest.mark.long
@@ -207,7 +207,7 @@ def test_a_stopped_task_hangs(flow, points):
         run.check(timeout=120, lag=60)
 
 
-# Promise: tables that are added and taken out of a running configuration get each row once
+# Promise (long): tables that are added and taken out of a running configuration get each row once
 # Injection: 66
 @pytest.mark.long
 def test_tables_are_added_while_rows_flow(flow):
