@@ -267,7 +267,7 @@ def test_a_table_is_rolled_back(worker, broker, rest, name, scratch):
         assert found(sink.view) == ids((0, kept))
         sink.send(10)
         wait_for(sink.view, ids((0, kept), (100, 110)))
-        assert "rolled back behind the last commit" in worker.log()
+        wait_until("words", lambda: "rolled back behind the last commit" in worker.log(), 30)
         shown = sink.state(scratch, "show")
         assert shown.returncode == 0 and f"{name}-0: next offset 110" in shown.stdout, shown
         sink.stop()

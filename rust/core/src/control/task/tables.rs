@@ -303,6 +303,8 @@ impl TaskMachine {
         {
             return Err(self.topic_recreated(table, partition, first));
         }
+        // Nothing of these records is to come: Connect should not wait for its next flush.
+        self.commit_wanted = true;
         if !self.progress.tell_replay(partition) {
             return Ok(());
         }

@@ -361,8 +361,10 @@ fn a_replay_is_told_once_with_the_command_that_reads_again() {
     task.assign(&[p(0)]);
     load(&mut task, 0, bound(100)).unwrap();
     load(&mut task, 1, bound(200)).unwrap();
+    assert!(task.take_commit_wanted(), "the assignment's");
     task.begins(&p(0), 40);
     task.covered(0, &p(0), 40, None).unwrap();
+    assert!(task.take_commit_wanted(), "what was skipped is done");
     task.covered(1, &p(0), 40, None).unwrap();
     task.covered(0, &p(0), 90, None).unwrap();
     let notices = task.take_notices();
