@@ -89,6 +89,11 @@ impl Bed {
         Admin::open(&self.settings).expect("the configuration is sound")
     }
 
+    /// What Connect's `validate` is answered.
+    pub(crate) fn validate(&self) -> Vec<u8> {
+        frazil_engine::validate(&self.settings)
+    }
+
     /// A task of the epoch that tasks have which start now.
     pub(crate) fn task_of_now(&self) -> Task {
         let epoch = self.admin().epoch().expect("the catalog answers");

@@ -332,3 +332,13 @@ fn a_topic_that_was_made_again_begins_anew() {
     task.deliver(0, 5);
     assert_eq!(bed.ids(TABLE), twice(0..8, 0..5));
 }
+
+// Promise: beginning at the end of the topics is refused for tables that have records of the connector
+#[test]
+fn latest_is_refused_once_there_are_rows() {
+    let bed = Bed::new(TABLE).with("consumer.override.auto.offset.reset", "latest");
+    let complaint = || String::from_utf8_lossy(&bed.validate()).contains("`latest` would skip");
+    assert!(!complaint());
+    written(&bed, &[4]);
+    assert!(complaint());
+}
