@@ -44,7 +44,7 @@ const fn core(name: &'static str, says: &'static str, rules: &'static [Rule]) ->
 /// No mutant: what the gate sees must come of the rule that is off.
 const WHOLE: Mutant = core("", "", &[]);
 
-const MUTANTS: [Mutant; 20] = [
+const MUTANTS: [Mutant; 22] = [
     core(
         "R1",
         "offsets are judged on another table than the request asserts",
@@ -143,6 +143,16 @@ const MUTANTS: [Mutant; 20] = [
         "resolve",
         "an unclear answer is taken for a refusal",
         &[Rule::Resolve],
+    ),
+    core(
+        "R9",
+        "segments are taken in any order",
+        &[Rule::SegmentOrder],
+    ),
+    core(
+        "R12",
+        "a coordinator obeys records before its HELLO",
+        &[Rule::FromLogEnd],
     ),
     core(
         "R5+R16",
