@@ -76,6 +76,13 @@ fn keep() -> bool {
         && has_failpoints(&kept).unwrap_or(false)
 }
 
+/// Notes what a report of pytest says, of a run that was made without this program.
+pub(crate) fn note(report: &str) -> Result<(), Failure> {
+    let xml =
+        fs::read_to_string(report).map_err(|error| format!("cannot read {report}: {error}"))?;
+    write(&cases_from_junit(&xml), false)
+}
+
 /// Runs the scenarios and tells whether all went well.
 pub(crate) fn run(wanted: &Wanted) -> Result<bool, Failure> {
     if !wanted.built {

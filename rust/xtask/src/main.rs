@@ -36,11 +36,11 @@ usage: ./x TASK
         Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed e2e
         promises injections.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
-  chaos [--scenario NAME] [--minutes M] [--all] [--built]
+  chaos [--scenario NAME] [--minutes M] [--all] [--built] [--note REPORT]
         Kills, stalls, lies and refuses on the real bed (tests/chaos); the results go into
         docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
         random for so long. --all: every scenario. --built: with library and plugin as they are.
-        Words after `--` go to pytest.
+        --note: only notes the results of a JUnit report. Words after `--` go to pytest.
   sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
         Runs the state machines in a simulated world and checks each step (rust/sim).
         --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
@@ -158,6 +158,7 @@ fn chaos_runs(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
         match argument {
             Long("all") => wanted.all = true,
             Long("built") => wanted.built = true,
+            Long("note") => return chaos::note(&text(&mut arguments)?).map(|()| true),
             Long("scenario") => wanted.scenario = Some(text(&mut arguments)?),
             Long("minutes") => wanted.minutes = Some(text(&mut arguments)?),
             Value(word) => wanted
