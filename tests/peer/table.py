@@ -43,7 +43,7 @@ def cell(result: dict) -> str:
     elif not lost:
         said.append(f"**stopped** until restarted by hand (waited {result['waited']:.0f} s)")
     for note in result["notes"]:
-        if "FAILED" in note or note.startswith(("bursts", "not even", "the group has passed")):
+        if "FAILED" in note or note.startswith(("bursts", "the branch")):
             said.append(note.partition(", FAILED: ")[2] and "task FAILED" or note)
     return "; ".join(dict.fromkeys(said))
 

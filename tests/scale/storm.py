@@ -25,7 +25,7 @@ CONTROL = "frazil-control"
 
 
 # Kafka's own words when a consumer of the committer's group is given the control partition.
-ELECTED = re.compile(r"^(\d\d:\d\d:\d\d,\d{3}) .*-frazil-committer\].*newly assigned partitions: \S", re.M)
+ELECTED = re.compile(r"^(\d\d:\d\d:\d\d,\d{3}) .*-frazil-committer\].*newly assigned partitions: \[[^\]]", re.M)
 
 
 def committer(workers: list[Worker]) -> int | None:
