@@ -14,7 +14,7 @@ use crate::names::Names;
 use crate::world::{Switches, World};
 
 /// Seeds within which a checker has to notice.
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 30_000;
 
 /// A rule to switch off, and by what it may be noticed.
 struct Mutant {

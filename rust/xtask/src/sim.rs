@@ -9,7 +9,7 @@ use crate::tools;
 /// Seeds of a run in CI.
 const CI_SEEDS: &str = "2000";
 /// Seeds within which CI's mutation gate has to notice that a rule is off.
-const CI_GATE_SEEDS: &str = "4000";
+const CI_GATE_SEEDS: &str = "30000";
 
 /// Runs the simulator with `words`, or with `--mutants` first the mutation gate.
 pub(crate) fn run(words: &[String], log: &Log) -> Result<bool, Failure> {
