@@ -2,7 +2,7 @@
 //!
 //! `tests/injections.txt` lists the faults. A test says `// Injection: 3, 4` or `# Injection: 3, 4`
 //! in front of it. A fault without a test must be in `tests/injections-elsewhere.txt`, with the
-//! reason. Cases of a parametrised test whose name begins with `3-` are those of fault 3.
+//! reason; so is what the tests of a fault leave out, as `3 partly: what`. Cases of a parametrised test whose name begins with `3-` are those of fault 3.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +16,7 @@ use crate::run::root;
 const DOC: &str = "docs/exactly-once.md";
 const LIST: &str = "tests/injections.txt";
 const ELSEWHERE: &str = "tests/injections-elsewhere.txt";
+const PARTLY: &str = " partly:";
 const BEGIN: &str = "<!-- injections: begin (./x injections --write) -->";
 const END: &str = "<!-- injections: end -->";
 
@@ -30,6 +31,8 @@ struct Cover {
 struct Known {
     faults: BTreeMap<u32, String>,
     elsewhere: BTreeMap<u32, String>,
+    /// What the tests of a fault leave out.
+    left_out: BTreeMap<u32, String>,
     covers: BTreeMap<u32, Vec<Cover>>,
 }
 
@@ -73,6 +76,13 @@ fn gaps(known: &Known) -> Vec<String> {
             _ => {}
         }
     }
+    for number in known.left_out.keys() {
+        if !known.covers.contains_key(number) {
+            complaints.push(format!(
+                "injection {number}: {ELSEWHERE} says what its test leaves out, and it has none"
+            ));
+        }
+    }
     for number in known.covers.keys().chain(known.elsewhere.keys()) {
         if !known.faults.contains_key(number) {
             complaints.push(format!("injection {number} is not in {LIST}"));
@@ -87,9 +97,13 @@ fn known(files: &[TextFile]) -> Result<Known, Failure> {
         file.map(|file| file.text.as_str())
             .ok_or_else(|| format!("{path} is missing"))
     };
+    let is_partly = |line: &&str| line.contains(PARTLY);
+    let elsewhere = text(ELSEWHERE)?.lines();
+    let (partly, whole): (Vec<&str>, Vec<&str>) = elsewhere.partition(is_partly);
     Ok(Known {
         faults: numbered(LIST, text(LIST)?)?,
-        elsewhere: numbered(ELSEWHERE, text(ELSEWHERE)?)?,
+        elsewhere: numbered(ELSEWHERE, &whole.join("\n"))?,
+        left_out: numbered(ELSEWHERE, &partly.join("\n").replace(PARTLY, ":"))?,
         covers: collect(files)?,
     })
 }
@@ -172,6 +186,10 @@ fn table(known: &Known, last: &[Noted]) -> String {
             Some(reason) => reason.clone(),
             None => tests.join(", "),
         };
+        let by = match known.left_out.get(number) {
+            Some(what) => format!("{by}; not: {what}"),
+            None => by,
+        };
         let result = result(*number, covers, last);
         let layers = layers.join(", ");
         lines.push(format!(
@@ -227,7 +245,7 @@ mod tests {
         };
         vec![
             file(LIST, "# all\n1: dies\n2: lies\n3: later\n4: never\n"),
-            file(ELSEWHERE, "3: not built yet\n"),
+            file(ELSEWHERE, "3: not built yet\n2 partly: small lies\n"),
             file(
                 "tests/chaos/test_a.py",
                 "# Injection: 1, 2\n@pytest.mark.long\ndef test_it(flow):",
@@ -263,6 +281,7 @@ mod tests {
         };
         assert!(row(1).is_some_and(|row| row.ends_with("| bed | ok, 2026-11-29 |")));
         assert!(row(2).is_some_and(|row| row.ends_with("| bed, unit | FAILED, 2026-11-28 |")));
+        assert!(row(2).is_some_and(|row| row.contains("; not: small lies |")));
         assert!(row(3).is_some_and(|row| row.contains("not built yet")));
     }
 }
