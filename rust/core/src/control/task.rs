@@ -186,6 +186,9 @@ impl TaskMachine {
     /// Takes over partitions. Other tasks may have committed rows of them: every table is loaded
     /// again.
     pub fn assign(&mut self, partitions: &[TopicPartition]) {
+        // Whoever had them may still get rows committed: a rejection that this leads to tells of no
+        // second writer. Two connectors are in two groups, and their conflicts move no partition.
+        self.rejections.clear();
         if self.progress.assign(partitions) {
             self.start_over_later(Redo::Returned);
         }

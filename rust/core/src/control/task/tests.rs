@@ -192,6 +192,19 @@ fn rejections_of_another_writer_stop_the_task_and_name_both() {
 }
 
 #[test]
+fn rejections_between_rebalances_are_no_conflict() {
+    let mut task = task(1);
+    for now_ms in 1..20 {
+        let session = task.session();
+        task.outcome(session, 0, 0, Verdict::Rejected("taken".to_owned()));
+        let fresh = Uuid::from_u128(u128::from(now_ms) + 100);
+        assert!(task.tick(now_ms, fresh).unwrap().is_some());
+        task.revoke(&[p(0)]);
+        task.assign(&[p(0)]);
+    }
+}
+
+#[test]
 fn expired_segments_start_over_and_are_no_conflict() {
     let mut task = task(1);
     for round in 0..10 {
