@@ -273,7 +273,7 @@ def test_the_layout_changes_while_rows_flow(flow):
         foreign.must_change(
             run.reads,
             run.tables[0],
-            {"action": "add-spec", "spec": {"fields": [field]}},
+            {"action": "add-spec", "spec": {"spec-id": 1, "fields": [field]}},
             {"action": "set-default-spec", "spec-id": -1},
         )
         pause_for(4)
