@@ -30,7 +30,7 @@ use crate::rules::{Rule, enforced};
 /// The branch that readers see when they name none.
 pub const MAIN_BRANCH: &str = "main";
 /// The only layout of the property that this version reads and writes.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// What stands for "none" in the arrays.
 pub(super) const NONE: i64 = -1;
 /// Partitions of one topic; the arrays of the state are as long as the highest partition.
@@ -183,7 +183,7 @@ impl WriterState {
         if layout.v != LAYOUT {
             return Err(SinkError::fatal(
                 "STATE_VERSION_UNKNOWN",
-                "the writer state of the table was written by a newer version; upgrade the plugin",
+                "the writer state of the table was written by another version of the plugin; use that one or a newer one",
             )
             .with("property", property_key(wid, branch))
             .with("version", layout.v));

@@ -41,7 +41,7 @@ fn the_property_is_the_documented_json() {
     let change = sample().write(WID, "main", 0).unwrap();
     assert_eq!(change.remove, Vec::<String>::new());
     expect![[r#"
-        {"v":1,"u":"00000000-0000-0000-0000-000000000007","e":0,"c":"00000000-0000-0000-0000-000000000009","s":42,"m":1000,"d":"orders-sink","n":0,"h":"host-1","t":{"n:orders":{"n":"orders","o":[10,-1,7],"w":[-5],"x":[0,null,0]}}}"#]]
+        {"v":2,"u":"00000000-0000-0000-0000-000000000007","e":0,"c":"00000000-0000-0000-0000-000000000009","s":42,"m":1000,"d":"orders-sink","n":0,"h":"host-1","t":{"n:orders":{"n":"orders","o":[10,-1,7],"w":[-5],"x":[0,null,0]}}}"#]]
     .assert_eq(&change.set["frazil.w.0123456789abcdef"]);
     assert_eq!(read(&change.set, "main").unwrap(), Some(sample()));
 }
@@ -103,7 +103,7 @@ fn what_cannot_be_understood_is_an_error() {
         ("{}", "STATE_INVALID"),
         (&whole[..40], "STATE_INVALID"),
         (
-            &whole.replace("\"v\":1", "\"v\":2"),
+            &whole.replace("\"v\":2", "\"v\":3"),
             "STATE_VERSION_UNKNOWN",
         ),
         (&whole.replace("n:orders", "aGVsbG8"), "STATE_INVALID"),
