@@ -36,6 +36,8 @@ pub fn choose(
 ) -> Result<Choice> {
     let mut decided = Vec::new();
     let mut open = Vec::new();
+    // Metadata from before a reset does not show it; a segment that was sealed after it does.
+    let epoch = waiting.iter().map(|segment| segment.epoch).max();
     for (index, segment) in waiting.iter().enumerate() {
         let judged = match verdict(table_uuid, state, segment) {
             // What the table has, it has, whatever happened to the session.
@@ -43,6 +45,9 @@ pub fn choose(
             Verdict::Commit if enforced(Rule::DeadSession) && dead.contains(&segment.session) => {
                 Verdict::Rejected(RejectReason::SessionRejected)
             }
+            Verdict::Commit if epoch > Some(segment.epoch) => Verdict::Fenced {
+                epoch: epoch.unwrap_or_default(),
+            },
             other => other,
         };
         match judged {

@@ -86,6 +86,18 @@ fn a_rejected_session_is_dead() {
 }
 
 #[test]
+fn a_segment_from_before_a_reset_never_joins_one_from_after_it() {
+    // The table that was read does not show the reset yet, and the snapshot head is the same.
+    let before = of_session(1, 0, 0, 10);
+    let mut after = of_session(2, 0, 20, 30);
+    after.epoch = 1;
+    let choice = pick(None, &[before, after]);
+    assert_eq!(choice.batch, [1]);
+    assert_eq!(choice.decided, [(0, Verdict::Fenced { epoch: 1 })]);
+    assert_eq!(choice.state.epoch, 1);
+}
+
+#[test]
 fn equality_deletes_are_committed_alone() {
     let mut segments = [
         of_session(1, 0, 0, 10),
