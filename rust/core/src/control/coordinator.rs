@@ -218,6 +218,11 @@ impl TableCoordinator {
     ) -> Offer {
         let (session, seq) = (segment.session, segment.seq);
         self.open.remove(&(session, seq));
+        let was_ready = self.queue.is_ready();
+        self.queue.heard(session, segment.first_unacked);
+        if !was_ready && self.queue.is_ready() {
+            self.ready_since_ms = Some(now_ms);
+        }
         if let Some(known) = self.known(session, seq, urgent) {
             return known;
         }

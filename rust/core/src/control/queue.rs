@@ -95,6 +95,19 @@ impl TableQueue {
         }
     }
 
+    /// A living session has heard of all its segments below `first_unacked`, maybe from another
+    /// coordinator: what waits for those need not wait any more.
+    pub fn heard(&mut self, session: Uuid, first_unacked: u64) {
+        let Some(expected) = self.expected.get_mut(&session) else {
+            return;
+        };
+        if *expected < first_unacked {
+            *expected = first_unacked;
+            self.drop_held(session, first_unacked);
+            self.release(session);
+        }
+    }
+
     fn remember(&mut self, session: Uuid, expected: u64) {
         self.expected.insert(session, expected);
         if self.expected.len() <= SESSIONS_MAX {
@@ -243,6 +256,18 @@ mod tests {
     }
 
     const HELD: Offer = Offer::Held { missing: 0 };
+
+    #[test]
+    fn what_a_session_has_heard_elsewhere_is_waited_for_no_more() {
+        let mut queue = TableQueue::default();
+        assert_eq!(queue.offer(segment(1, 1, 0)), Offer::Held { missing: 0 });
+        queue.heard(Uuid::from_u128(1), 0);
+        queue.heard(Uuid::from_u128(2), 1);
+        assert!(!queue.is_ready());
+        queue.heard(Uuid::from_u128(1), 1);
+        assert!(queue.is_ready());
+        assert_eq!(queue.offer(segment(1, 1, 1)), Offer::Done);
+    }
 
     #[test]
     fn segments_of_a_session_leave_in_the_order_of_their_numbers() {
