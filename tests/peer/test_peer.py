@@ -121,7 +121,7 @@ def table_of(side: Side):
     return load_catalog("foreign", type="rest", uri=side.catalog.uri).load_table(side.table)
 
 
-# Promise: rows of a burst are in the table within the commit interval and some seconds though one
+# Shows: rows of a burst are in the table within the commit interval and some seconds though one
 # task has nothing to do and the worker has its default settings
 def test_idle_tail(make_both, catalogs, broker, name):
     worker = make_both()
@@ -263,7 +263,7 @@ def test_expired_carrier(make_both, catalogs, broker, name):
         side.worker.stop()
 
 
-# Promise: Apache's sink and Frazil in one Connect cluster do not disturb each other
+# Shows: Apache's sink and Frazil in one Connect cluster do not disturb each other
 def test_both_in_one_cluster(sides):
     first_rows(sides, partitions=2, tasks=2)
     for _ in range(4):

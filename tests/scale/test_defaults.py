@@ -26,7 +26,7 @@ PARTITIONS, TASKS, INTERVAL_MS = 4, 4, 5000
 SETTLE_SECONDS = parameter("DEFAULTS_SECONDS", 120)
 
 
-# Promise: on worker defaults a worker that dies for good loses and doubles nothing; its partitions
+# Shows: on worker defaults a worker that dies for good loses and doubles nothing; its partitions
 # go on when its consumers' session ends after 45 s
 @pytest.mark.long
 @pytest.mark.timeout(1200)

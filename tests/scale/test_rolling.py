@@ -49,7 +49,7 @@ def catalog(scratch, logs, name):
         started.stop()
 
 
-# Promise: a rolling restart of six workers under load leaves one snapshot per table and interval,
+# Shows: a rolling restart of six workers under load leaves one snapshot per table and interval,
 # delays commits by at most 15 s per restart, and loses and doubles nothing
 @pytest.mark.long
 @pytest.mark.timeout(3600)

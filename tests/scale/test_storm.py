@@ -71,7 +71,7 @@ def catalog(weed, storage, scratch, logs):
         started.stop()
 
 
-# Promise: 50 tables of one connector on three workers stay exactly once through 15 minutes in which
+# Shows: 50 tables of one connector on three workers stay exactly once through 15 minutes in which
 # something small breaks every 20 s and a worker or the broker dies every minute
 @pytest.mark.long
 @pytest.mark.timeout(3600)

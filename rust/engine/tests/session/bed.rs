@@ -63,7 +63,7 @@ impl Bed {
 
     /// A commit only by rows, revocation or the end.
     pub(crate) fn slow(self) -> Bed {
-        self.with("iceberg.control.commit.interval-ms", "600000")
+        self.with("iceberg.control.commit.interval-ms", "2000000000")
     }
 
     pub(crate) fn open(&self) -> Result<Task> {

@@ -1,6 +1,6 @@
 //! When rows are committed, and what the offsets say meanwhile.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use frazil_core::wire::Request;
 use frazil_core::wire::testing::{Row, Value};
@@ -89,6 +89,11 @@ fn enough_bytes_are_committed_before_the_interval_ends() {
 fn each_table_has_its_own_interval_and_the_offset_follows_the_slower() {
     let bed = Bed::new("db.fast,db.slow").with("iceberg.table.db.slow.commit-interval-ms", "6000");
     let task = bed.task();
+    // Intervals begin at the same times in all processes: the slow one has just begun.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    std::thread::sleep(Duration::from_millis(
+        6_100 - since.as_millis() as u64 % 6_000,
+    ));
     task.put(0..4);
     let limit = Instant::now() + Duration::from_secs(20);
     while bed.snapshots("db.fast") == 0 {

@@ -292,7 +292,7 @@ fn a_revoked_task_of_another_worker_does_not_wait_for_the_interval() {
 
 #[test]
 fn no_message_makes_a_coordinator_commit_what_no_task_has_sealed() {
-    let bed = Bed::new(TABLE).with("iceberg.control.commit.interval-ms", "600000");
+    let bed = Bed::new(TABLE).with("iceberg.control.commit.interval-ms", "2000000000");
     let cluster = Cluster::start(&bed, 2, NO_FAULTS);
     let task = task(&bed, 0, &[0]);
     task.put(0..5);
