@@ -216,13 +216,18 @@ impl TableCoordinator {
         expires_in_ms: u64,
         now_ms: u64,
     ) -> Offer {
-        let (session, seq) = (segment.session, segment.seq);
-        self.open.remove(&(session, seq));
         let was_ready = self.queue.is_ready();
-        self.queue.heard(session, segment.first_unacked);
+        self.queue.heard(segment.session, segment.first_unacked);
+        let offer = self.admit(segment, urgent, expires_in_ms, now_ms);
         if !was_ready && self.queue.is_ready() {
             self.ready_since_ms = Some(now_ms);
         }
+        offer
+    }
+
+    fn admit(&mut self, segment: Segment, urgent: bool, expires_in_ms: u64, now_ms: u64) -> Offer {
+        let (session, seq) = (segment.session, segment.seq);
+        self.open.remove(&(session, seq));
         if let Some(known) = self.known(session, seq, urgent) {
             return known;
         }
@@ -233,17 +238,12 @@ impl TableCoordinator {
         if !self.announcing.contains(&session) {
             self.offered.insert(session, self.settings.round(now_ms));
         }
-        let was_ready = self.queue.is_ready();
-        let offer = self.queue.offer(Waiting {
+        self.queue.offer(Waiting {
             segment,
             urgent,
             expires_at_ms: now_ms.saturating_add(expires_in_ms),
             bytes,
-        });
-        if !was_ready && self.queue.is_ready() {
-            self.ready_since_ms = Some(now_ms);
-        }
-        offer
+        })
     }
 
     /// `session` waits for its commits: what it has here is urgent.
