@@ -639,11 +639,16 @@ impl World {
         if io.hub != self.hub_id(io.process) {
             return true;
         }
+        let (table, seq) = (self.files[io.file].table, io.segment.seq);
         if self.faults_on && self.rng.chance(self.plan.chances.upload_fails) {
-            self.deliver(io.process, session, Inbound::SealFailed { session });
+            let failed = Inbound::SealFailed {
+                session,
+                table,
+                seq,
+            };
+            self.deliver(io.process, session, failed);
             return true;
         }
-        let (table, seq) = (self.files[io.file].table, io.segment.seq);
         self.files[io.file].written_ms = self.clock(io.process);
         let Some(segment) = wire::submit(self, io.process, io.segment, io.urgent) else {
             return true;
