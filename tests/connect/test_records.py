@@ -52,6 +52,7 @@ def test_a_record_that_does_not_fit_stops_the_task(worker, broker, sql, name):
 
 # Promise: with a dead letter queue every record is in the table or in the queue, none in both
 # Injection: 35
+# Complaint: 9
 def test_records_that_do_not_fit_go_to_the_dead_letter_queue(worker, broker, sql, name):
     broker.create_topic(name)
     dead = f"{name}_dead"
@@ -84,6 +85,7 @@ def test_records_that_do_not_fit_go_to_the_dead_letter_queue(worker, broker, sql
 
 
 # Promise: a value is never wrapped, cut or turned to null to make it fit
+# Complaint: 14
 @pytest.mark.parametrize(
     ("column", "kind", "value"),
     [

@@ -4,7 +4,9 @@
 //! built and started the way a user would.
 
 mod chaos;
+mod complaints;
 mod conformance;
+mod covers;
 mod demo;
 mod files;
 mod injections;
@@ -35,7 +37,7 @@ usage: ./x TASK
         --zip: install the plugin from the zip, not as the one JAR.
   test [--only PART]... [--all]
         Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed conformance
-        e2e promises injections.
+        e2e promises injections complaints.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
   chaos [--scenario NAME] [--minutes M] [--all] [--built] [--note REPORT]
         Kills, stalls, lies and refuses on the real bed (tests/chaos); the results go into
@@ -53,6 +55,8 @@ usage: ./x TASK
         and a checker must notice. --help: all its options.
   injections [--write]
         Checks (or writes) the table of injected faults in docs/exactly-once.md.
+  complaints [--write]
+        Checks (or writes) the table of complaints about other sinks in docs/complaints.md.
   dist  Builds the plugin: build/dist/*.jar and *.zip.
   bed   Lays the artifacts and the Python environment of the end-to-end tests.
   tidy  Checks sizes, words, error codes and dead files.
@@ -91,7 +95,8 @@ fn dispatch() -> Result<bool, Failure> {
         "chaos" => chaos_runs(arguments),
         "conformance" => conformance_cases(arguments),
         "sim" => simulator(arguments),
-        "injections" => injection_table(arguments),
+        "injections" => covers_table(arguments, injections::write, injections::check),
+        "complaints" => covers_table(arguments, complaints::write, complaints::check),
         "mutants" => without_guards(arguments),
         "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
         "bed" => none(arguments).and_then(|()| tools::bed(&run::Log::open("bed")?)),
@@ -191,7 +196,12 @@ fn chaos_runs(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
     chaos::run(&wanted)
 }
 
-fn injection_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+/// Checks a table of numbered things and their tests, after writing it when that is asked for.
+fn covers_table(
+    mut arguments: lexopt::Parser,
+    write_table: fn() -> Result<(), Failure>,
+    check: fn() -> Result<Vec<String>, Failure>,
+) -> Result<bool, Failure> {
     let mut write = false;
     while let Some(argument) = next(&mut arguments)? {
         match argument {
@@ -200,9 +210,9 @@ fn injection_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
         }
     }
     if write {
-        injections::write()?;
+        write_table()?;
     }
-    let complaints = injections::check()?;
+    let complaints = check()?;
     complaints.iter().for_each(|line| println!("{line}"));
     Ok(complaints.is_empty())
 }

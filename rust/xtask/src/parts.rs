@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
 use crate::chaos;
+use crate::complaints;
 use crate::conformance;
 use crate::injections;
 use crate::mutants;
@@ -53,6 +54,7 @@ const PARTS: &[(&str, Phase)] = &[
     ("e2e", Phase::Tests),
     ("promises", Phase::Tests),
     ("injections", Phase::Tests),
+    ("complaints", Phase::Tests),
     ("mutants", Phase::Tests),
 ];
 
@@ -155,6 +157,7 @@ fn part(name: &str, wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
         "e2e" => end_to_end(wanted, log, done),
         "promises" => said(log, &promises::check(&ran(wanted, done))?),
         "injections" => said(log, &injections::check()?),
+        "complaints" => said(log, &complaints::check()?),
         "mutants" => {
             let results = mutants::run(&[], false, log)?;
             let good = Counts::of(&results).failed == 0;
