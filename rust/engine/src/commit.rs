@@ -22,7 +22,7 @@ pub use change::change_table;
 pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
 pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
-pub(crate) use run::now_ms;
+pub(crate) use run::{carry, now_ms};
 pub use sealed::{Unsealed, read_sealed};
 pub use wait::Cancel;
 pub(crate) use wait::pause;

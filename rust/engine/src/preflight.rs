@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use frazil_core::commit::location::StoredIn;
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::stored_state_of;
 use frazil_core::config::{ConfigProblem, Level, SinkConfig, TableConfig};
@@ -14,7 +15,7 @@ use frazil_core::layout::check_existing;
 use frazil_core::wire::effects::{self, ValidationLevel};
 use frazil_core::{ErrorKind, Result, SinkError};
 
-use crate::catalog::{self, Catalog};
+use crate::catalog::{self, Catalog, LoadedTable};
 use crate::runtime::Runtime;
 
 /// How long the checks against the catalog may take. Connect's REST answers within 90 s.
@@ -41,14 +42,15 @@ pub fn start(settings: &BTreeMap<String, String>) -> Result<SinkConfig> {
 pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     let (config, mut problems) = SinkConfig::parse(settings);
     let sound = problems.iter().all(|problem| problem.level != Level::Error);
-    if let (Some(config), true) = (config, sound)
-        && let Err(error) = check_online(&config, settings)
-    {
-        problems.push(ConfigProblem {
-            key: key_of(&error).to_owned(),
-            level: Level::Error,
-            message: error.report(),
-        });
+    if let (Some(config), true) = (config, sound) {
+        match check_online(&config, settings) {
+            Ok(notices) => problems.extend(notices),
+            Err(error) => problems.push(ConfigProblem {
+                key: key_of(&error).to_owned(),
+                level: Level::Error,
+                message: error.report(),
+            }),
+        }
     }
     effects::encode_validation(problems.iter().map(|problem| {
         let level = match problem.level {
@@ -59,15 +61,18 @@ pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     }))
 }
 
-fn check_online(config: &SinkConfig, settings: &BTreeMap<String, String>) -> Result<()> {
+fn check_online(
+    config: &SinkConfig,
+    settings: &BTreeMap<String, String>,
+) -> Result<Vec<ConfigProblem>> {
     let runtime = Runtime::shared()?;
     runtime.wait("checking the catalog", VALIDATE_WAIT, async {
         let catalog = catalog::open(&config.catalog)?;
-        check_tables(config, &catalog).await?;
-        match settings.get(OFFSET_RESET).map(|word| word.trim()) {
-            Some("latest") => check_latest(config, &catalog).await,
-            _ => Ok(()),
+        let notices = check_tables(config, &catalog).await?;
+        if settings.get(OFFSET_RESET).map(|word| word.trim()) == Some("latest") {
+            check_latest(config, &catalog).await?;
         }
+        Ok(notices)
     })
 }
 
@@ -95,25 +100,50 @@ async fn check_latest(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Result
     Ok(())
 }
 
-/// Checks that the catalog answers and that every table exists or may be created.
+/// Checks that the catalog answers and that every table exists or may be created. Returns what is
+/// worth knowing about tables that are fine.
 ///
 /// # Errors
 ///
 /// `TABLE_MISSING` naming the table and the remedies; what the catalog says otherwise.
-pub async fn check_tables(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Result<()> {
+pub async fn check_tables(
+    config: &SinkConfig,
+    catalog: &Arc<dyn Catalog>,
+) -> Result<Vec<ConfigProblem>> {
     catalog.check().await?;
+    let mut notices = Vec::new();
     for table in &config.tables {
         match catalog.load_table(&table.ident).await {
             Ok(loaded) => {
                 check_table(&loaded.metadata)
                     .and_then(|()| check_existing(&loaded.metadata, table))
                     .map_err(|error| error.with("table", &table.name))?;
+                notices.extend(kept_in_summary(config, table, &loaded));
             }
             Err(error) if error.code() == "TABLE_NOT_FOUND" => check_creatable(table)?,
             Err(error) => return Err(error.with("table", &table.name)),
         }
     }
-    Ok(())
+    Ok(notices)
+}
+
+/// Tells of a table that keeps the offsets in its snapshots, which costs more than a property. What is
+/// wrong with its state is for the tasks to say.
+fn kept_in_summary(
+    config: &SinkConfig,
+    table: &TableConfig,
+    loaded: &LoadedTable,
+) -> Option<ConfigProblem> {
+    let state = stored_state_of(&loaded.metadata, &config.wid, &table.branch).ok()??;
+    (state.stored_in == StoredIn::Summary).then(|| ConfigProblem {
+        key: "frazil.state.location".to_owned(),
+        level: Level::Warning,
+        message: format!(
+            "table `{}` keeps the connector's offsets in the summaries of its snapshots, not in a \
+             property; expire old snapshots, since each repeats them",
+            table.name
+        ),
+    })
 }
 
 fn check_creatable(table: &TableConfig) -> Result<()> {

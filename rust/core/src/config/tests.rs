@@ -93,6 +93,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             commit_interval_ms: 300_000,
             table_block_max_ms: 900_000,
             state_bytes_max: crate::limits::STATE_BYTES_MAX,
+            state_location: crate::commit::location::StateLocation::Auto,
             external_change: ExternalChange::Warn,
             coordination: Coordination::Local,
             topic: "frazil-control".to_owned(),

@@ -187,7 +187,8 @@ pub(super) const PER_TABLE: Group = Group {
 pub(super) const CONTROL: Group = Group {
     title: "Commits",
     intro: "Each table is committed on its own interval, or earlier when its rows or bytes reach \
-            their bound.",
+            their bound. Policies have two words, in every key the same: `warn` says so in the log \
+            and goes on, `fail` stops the tasks that it concerns. What is always right has no key.",
     keys: &[
         Key::own(
             "iceberg.control.commit.interval-ms",
@@ -228,7 +229,8 @@ pub(super) const CONTROL: Group = Group {
         Key::own(
             "frazil.table.block.max-ms",
             Long,
-            "How long a table may refuse commits before its tasks fail, in milliseconds.",
+            "How long a table may refuse commits before its tasks fail, in milliseconds. Tasks never go \
+             on without the table: its records would be in no table and in no dead letter queue.",
         )
         .or("900000")
         .within(1_000, i64::MAX),
@@ -236,10 +238,21 @@ pub(super) const CONTROL: Group = Group {
             "frazil.state.max-bytes",
             Int,
             "The longest table property that holds source offsets; longer state is cut into several \
-             properties.",
+             properties. In the summary of a snapshot it is not cut: a longer one is refused.",
         )
         .or("32768")
         .within(1_024, i32::MAX as i64),
+        Key::own(
+            "frazil.state.location",
+            String,
+            "Where a table keeps the connector's source offsets. `property`: in table properties. \
+             `summary`: in the summary of each of its snapshots, for catalogs that refuse table \
+             properties or throw them away; it costs more, since every snapshot that the table keeps \
+             repeats them, and a tag keeps the newest one. `auto`: where they are; the first commit to \
+             a table tries both.",
+        )
+        .or("auto")
+        .one_of(&["auto", "property", "summary"], ""),
         Key::own(
             "frazil.offsets.external.change",
             String,
@@ -248,7 +261,11 @@ pub(super) const CONTROL: Group = Group {
              stops the task.",
         )
         .or("warn")
-        .one_of(&["warn", "fail"], ""),
+        .one_of(
+            &["warn", "fail"],
+            "a task cannot tell an offset that somebody moved from one that the group lost, so it \
+             never reads again on its own; send `PATCH /connectors/<name>/offsets`",
+        ),
         Key::own(
             "frazil.rollback.policy",
             String,
