@@ -2,12 +2,15 @@
 
 use frazil_core::config::TableConfig;
 use frazil_core::layout::{identifier, sort, spec};
+use frazil_core::schema::contract::MAPPING_PROPERTY;
 use frazil_core::schema::types::{CreateOptions, table_schema};
 use frazil_core::wire::Frame;
 use frazil_core::{ErrorKind, Result};
 use iceberg::spec::{FormatVersion, Schema};
 
 use crate::catalog::CreateTable;
+
+const FORMAT_VERSION: FormatVersion = FormatVersion::V2;
 
 /// Returns the table for the first of `rows` that has a schema, `None` when none has one.
 ///
@@ -23,6 +26,12 @@ pub(crate) fn creation_of(
     let options = CreateOptions {
         force_optional: config.force_optional,
         metadata_columns: config.metadata_columns.clone(),
+        // What version 2 has no type for.
+        nanoseconds: config
+            .auto_create_props
+            .get("format-version")
+            .map(String::as_str)
+            == Some("3"),
     };
     for row in rows {
         match table_schema(frame.value(*row as usize), &options) {
@@ -37,12 +46,16 @@ pub(crate) fn creation_of(
 
 fn creation(config: &TableConfig, schema: Schema) -> Result<CreateTable> {
     let schema = identifier::with_identifier(schema, config)?;
+    let mut properties = config.auto_create_props.clone();
+    properties
+        .entry(MAPPING_PROPERTY.to_owned())
+        .or_insert_with(|| config.mapping_version.to_string());
     Ok(CreateTable {
         partition_spec: spec::of_new_table(&schema, config)?,
         sort_order: sort::of_new_table(&schema, config)?,
         schema,
         location: config.layout.location.clone(),
-        properties: config.auto_create_props.clone(),
-        format_version: FormatVersion::V2,
+        properties,
+        format_version: FORMAT_VERSION,
     })
 }
