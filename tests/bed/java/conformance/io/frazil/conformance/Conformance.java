@@ -22,8 +22,9 @@ import java.util.stream.Stream;
  *
  * <p>Arguments: {@code --library PATH} names the native library, {@code --only WORD} chooses cases
  * by a word of their file or name, {@code --coverage TYPES_JSON} prints which sources were tried on
- * which targets and fails when one of that file is missing, {@code --verbose} times each case; all
- * others are files and folders.
+ * which targets and fails when one of that file is missing, {@code --verbose} times each case, {@code
+ * --peer PAGE --peer-version VERSION} runs them through Apache Iceberg's sink instead and writes the
+ * page that compares; all others are files and folders.
  */
 public final class Conformance {
   private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -32,6 +33,8 @@ public final class Conformance {
   private String only = "";
   private String library;
   private Path types;
+  private Path peerPage;
+  private String peerVersion;
   private boolean verbose;
   private int passed;
   private int failed;
@@ -43,6 +46,8 @@ public final class Conformance {
         case "--library" -> library = arguments[++i];
         case "--coverage" -> types = Path.of(arguments[++i]);
         case "--verbose" -> verbose = true;
+        case "--peer" -> peerPage = Path.of(arguments[++i]);
+        case "--peer-version" -> peerVersion = arguments[++i];
         default -> places.add(Path.of(arguments[i]));
       }
     }
@@ -70,6 +75,9 @@ public final class Conformance {
       throw new CaseException("no case has \"" + only + "\" in its file or name");
     }
     Path folder = Files.createTempDirectory("frazil-conformance-");
+    if (peerPage != null) {
+      return peer(cases, folder);
+    }
     // Each case has a catalog, a warehouse and tasks of its own; what waits for files leaves the
     // processors to the others.
     ExecutorService workers = Executors.newFixedThreadPool(2 * Runtime.getRuntime().availableProcessors());
@@ -89,6 +97,29 @@ public final class Conformance {
     boolean covered = types == null || coverage.print(out, types);
     out.println(passed + " passed, " + failed + " failed");
     return failed == 0 && covered;
+  }
+
+  /** Runs what the peer can run; differences are no failures. */
+  private boolean peer(List<Case> cases, Path folder) throws IOException {
+    PeerReport report = new PeerReport();
+    int ran = 0;
+    try {
+      for (Case body : cases) {
+        if (PeerReport.suits(body)) {
+          ran++;
+          Files.createDirectories(folder);
+          try (Tables tables = new Tables(folder)) {
+            report.run(body, tables, config(body, tables, new FrazilRun(null)));
+          }
+          remove(folder);
+        }
+      }
+    } finally {
+      remove(folder);
+    }
+    Files.writeString(peerPage, report.page(peerVersion));
+    out.println(ran + " of " + cases.size() + " cases ran through the peer");
+    return true;
   }
 
   private static Ended ended(Future<Ended> future) {
@@ -149,18 +180,23 @@ public final class Conformance {
 
   private static List<String> complaints(Case body, Sink sink, Path folder) throws IOException {
     try (Tables tables = new Tables(folder)) {
-      for (String name : body.given().keySet()) {
-        tables.make(name, body.given(name));
-      }
-      Map<String, String> defaults = sink.defaults(tables);
-      if (body.given().isEmpty()) {
-        defaults.put("iceberg.tables.auto-create-enabled", "true");
-      }
-      Map<String, String> config = body.config(defaults);
+      Map<String, String> config = config(body, tables, sink);
       Steps steps = new Steps(body, config);
       Outcome outcome = sink.run(body, config, steps);
       return new Check(body, steps, outcome).compare(tables);
     }
+  }
+
+  /** Makes the tables that are there before, and returns the whole configuration. */
+  private static Map<String, String> config(Case body, Tables tables, Sink sink) {
+    for (String name : body.given().keySet()) {
+      tables.make(name, body.given(name));
+    }
+    Map<String, String> defaults = sink.defaults(tables);
+    if (body.given().isEmpty()) {
+      defaults.put("iceberg.tables.auto-create-enabled", "true");
+    }
+    return body.config(defaults);
   }
 
   /** A case that must fail shows that the check which it breaks works. */
