@@ -30,4 +30,4 @@ pub use catalog::{CatalogConfig, CatalogKind};
 pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
 pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
-pub use table::{MetadataColumn, TableConfig};
+pub use table::{BreakingPolicy, EvolutionConfig, EvolutionMode, MetadataColumn, TableConfig};

@@ -19,7 +19,7 @@ mod wait;
 
 pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
-pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
+pub use manifest::{Layout, ManifestIdentity, metadata_location, write_manifest};
 pub(crate) use run::now_ms;
 pub use sealed::{Unsealed, read_sealed};
 pub use wait::Cancel;

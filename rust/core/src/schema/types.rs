@@ -39,7 +39,8 @@ use crate::wire::{Cell, LogicalType, MapCell, SourceKind, SourceSchema};
 
 /// The digits of a decimal column when the source does not say.
 const DECIMAL_PRECISION_MAX: u32 = 38;
-const PRECISION_PARAMETER: &str = "connect.decimal.precision";
+/// The parameter that says how many digits the decimals of a schema have.
+pub(super) const PRECISION_PARAMETER: &str = "connect.decimal.precision";
 
 /// How the schema of a new table is made.
 #[derive(Debug, Clone, Default)]
@@ -100,6 +101,12 @@ pub fn type_of(source: &SourceSchema, force_optional: bool) -> Result<Type> {
 /// Returns the type that `value` shows, its fields not yet numbered; `None` if it shows none.
 pub fn type_of_value(value: Cell<'_>) -> Result<Option<Type>> {
     inferred(value, 1)
+}
+
+/// Tells whether a value that no column takes would be lost: not so for nulls, empty lists and
+/// empty maps, which show no type either.
+pub fn shows_type(value: Cell<'_>) -> bool {
+    !matches!(type_of_value(value), Ok(None))
 }
 
 fn typed(source: &SourceSchema, force_optional: bool, depth: usize) -> Result<Type> {
