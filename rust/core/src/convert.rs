@@ -3,7 +3,7 @@
 //! `batch` takes the rows of frames and gives record batches, `follow` says what the table lacks for
 //! them; `column` and `primitive` hold the columns under construction, `fast` copies whole columns
 //! that need no conversion; `scalar` says what each column type takes, with `number`, `decimal`,
-//! `temporal` and `json` below it; `shape` is what is worked out once per source schema.
+//! `temporal`, `geometry` and `json` below it; `shape` is what is worked out once per source schema.
 //!
 //! Architecture Invariant: no value changes silently. A value that a column cannot hold exactly is
 //! a [`misfit::Misfit`], its row is rejected, and no trace of the row is in any column.
@@ -13,6 +13,7 @@ mod column;
 pub mod decimal;
 mod fast;
 mod follow;
+pub mod geometry;
 pub mod json;
 pub mod misfit;
 pub mod number;

@@ -19,7 +19,7 @@ use crate::error::{Result, SinkError};
 use crate::limits::NESTING_MAX;
 use crate::schema::metadata::MetadataColumn;
 use crate::schema::names::Names;
-use crate::schema::types;
+use crate::schema::types::shows_type;
 use crate::wire::{ArrayCell, Cell, MapCell, StructCell};
 
 /// Slots that a new column has room for before it grows.
@@ -466,7 +466,7 @@ impl StructSlots {
                 }
                 column.append(value, shape, depth + 1)
             }
-            _ if self.refuse_unknown && types::shows_type(value) => {
+            _ if self.refuse_unknown && shows_type(value) => {
                 Err(misfit(Reason::UnknownField, value).inside(name))
             }
             _ => Ok(()),

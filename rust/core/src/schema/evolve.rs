@@ -38,6 +38,7 @@ pub use compare::Comparison;
 pub use values::Probe;
 
 use super::names::{Aliases, NameRules};
+use super::types::TypeRules;
 pub use crate::config::{BreakingPolicy, EvolutionMode};
 use crate::error::Result;
 
@@ -124,6 +125,13 @@ impl EvolutionRules {
 
     fn promotes(&self) -> bool {
         self.mode == EvolutionMode::Full
+    }
+
+    fn types(&self) -> TypeRules {
+        TypeRules {
+            force_optional: self.force_optional,
+            nanoseconds: self.facts.is_v3,
+        }
     }
 
     fn names(&self) -> NameRules<'_> {

@@ -12,6 +12,7 @@ use super::relation::is_promotion;
 use crate::error::{Result, SinkError};
 use crate::schema::ids::FieldIds;
 use crate::schema::metadata::{self, MetadataColumn};
+use crate::schema::types;
 
 /// One field to add.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,7 +186,10 @@ impl Evolution {
                 && known.field.name == field.name
             {
                 let mut merged = known.field.as_ref().clone();
-                *merged.field_type = merge(&merged.field_type, &field.field_type);
+                // Where they contradict each other, the first counts.
+                if let Some(unified) = types::unify(&merged.field_type, &field.field_type) {
+                    *merged.field_type = unified;
+                }
                 known.field = Arc::new(merged);
                 return;
             }
@@ -232,39 +236,6 @@ pub(super) fn fields_in(field_type: &Type) -> usize {
         Type::Map(map) => {
             fields_in(&map.key_field.field_type) + fields_in(&map.value_field.field_type)
         }
-    }
-}
-
-/// Returns a type with the fields of both; where they contradict each other, the first counts.
-fn merge(first: &Type, second: &Type) -> Type {
-    match (first, second) {
-        (Type::Struct(left), Type::Struct(right)) => {
-            let mut fields = left.fields().to_vec();
-            for field in right.fields() {
-                let folded = field.name.to_lowercase();
-                let known = fields
-                    .iter_mut()
-                    .find(|known| known.name.to_lowercase() == folded);
-                match known {
-                    Some(known) if known.name == field.name => {
-                        let mut merged = known.as_ref().clone();
-                        *merged.field_type = merge(&merged.field_type, &field.field_type);
-                        *known = Arc::new(merged);
-                    }
-                    Some(_) => {}
-                    None => fields.push(Arc::clone(field)),
-                }
-            }
-            Type::Struct(StructType::new(fields))
-        }
-        (Type::List(left), Type::List(right)) => {
-            let mut element = left.element_field.as_ref().clone();
-            *element.field_type = merge(&element.field_type, &right.element_field.field_type);
-            Type::List(ListType {
-                element_field: Arc::new(element),
-            })
-        }
-        _ => first.clone(),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{EvolutionRules, is_key};
 use crate::error::SinkError;
 use crate::schema::names::Names;
 use crate::schema::semantic::{self, Semantic};
-use crate::schema::types;
+use crate::schema::types::{self, TypeRules};
 use crate::wire::{LogicalType, SourceField, SourceKind, SourceSchema};
 
 /// What a source schema means for a table.
@@ -142,7 +142,7 @@ impl Walk<'_> {
         if self.path.is_empty() && self.rules.facts.partition_names.contains(&field.name) {
             return self.found.left_out.push((path, name_is_taken()));
         }
-        match types::type_of(&field.schema, self.rules.force_optional) {
+        match types::type_of(&field.schema, self.rules.types()) {
             Ok(new_type) => {
                 let new = NestedField::optional(0, &field.name, new_type);
                 let new = match &field.schema.doc {
@@ -197,10 +197,16 @@ impl Walk<'_> {
         };
         let facts = &self.rules.facts;
         let dates_widen = facts.is_v3 && !facts.fixed_dates.contains(&column.id);
-        let relation = match natural(source) {
+        let relation = match natural(source, self.rules.types()) {
             Some(natural) => relation(primitive, &natural, dates_widen),
             // Lists, maps and structs become JSON text.
             None if *primitive == iceberg::spec::PrimitiveType::String => Relation::Holds,
+            // The shape's well-known binary.
+            None if *primitive == iceberg::spec::PrimitiveType::Binary
+                && Semantic::of(source) == Semantic::Geometry =>
+            {
+                Relation::Holds
+            }
             None => Relation::Differs,
         };
         match relation {
@@ -225,7 +231,10 @@ impl Walk<'_> {
 
     /// Keys of maps never change.
     fn key(&mut self, column: &NestedField, source: &SourceSchema) {
-        let relation = match (column.field_type.as_ref(), natural(source)) {
+        let relation = match (
+            column.field_type.as_ref(),
+            natural(source, self.rules.types()),
+        ) {
             (Type::Primitive(primitive), Some(natural)) => relation(primitive, &natural, false),
             _ => Relation::Differs,
         };
@@ -277,7 +286,7 @@ fn name_is_taken() -> SinkError {
 }
 
 /// Returns the scalar type that a new column for `source` would have, `None` for nested ones.
-fn natural(source: &SourceSchema) -> Option<Natural> {
+fn natural(source: &SourceSchema, rules: TypeRules) -> Option<Natural> {
     let is_sized = match source.logical() {
         Some(LogicalType::Decimal { .. }) => {
             source.parameters.contains_key(types::PRECISION_PARAMETER)
@@ -287,7 +296,7 @@ fn natural(source: &SourceSchema) -> Option<Natural> {
     if source.kind() == SourceKind::Struct && Semantic::of(source) == Semantic::Plain {
         return None;
     }
-    match types::type_of(source, true) {
+    match types::type_of(source, rules) {
         Ok(Type::Primitive(primitive)) => Some(Natural {
             primitive,
             is_sized,

@@ -119,6 +119,7 @@ fn a_table_grows_by_what_a_value_has_more() {
             "12 new list",
             "13 new.element struct",
             "14 new.element.a long",
+            "15 new.element.b boolean",
         ]
     );
     assert_eq!(grown.identifier_field_ids().collect::<Vec<_>>(), [1]);
@@ -155,7 +156,11 @@ fn a_table_grows_by_what_a_schema_has_more_in_its_order() {
             "s",
             SourceSchema::structure([("z", scalar(SourceKind::Int32))]),
         ),
-        ("bad", SourceSchema::structure([])),
+        (
+            "bad",
+            SourceSchema::logical_type(LogicalType::Decimal { scale: 1 })
+                .with_parameter("connect.decimal.precision", "many"),
+        ),
         ("c", scalar(SourceKind::String)),
     ]);
     let compared = full().compare(&table(), &source);

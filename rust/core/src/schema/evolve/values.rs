@@ -308,7 +308,7 @@ impl Walk<'_> {
             return;
         }
         let new_type = match schema {
-            Some(schema) if !value.is_null() => types::type_of(schema, true).ok(),
+            Some(schema) if !value.is_null() => types::type_of(schema, self.rules.types()).ok(),
             _ => types::type_of_value(value).ok().flatten(),
         };
         if let Some(new_type) = new_type {
