@@ -11,10 +11,13 @@
 //! of a secret, nor of anything that is passed on.
 
 pub mod catalog;
+pub mod columns;
 pub mod keys;
+pub mod layout;
 pub mod partition;
 pub mod problem;
 pub mod sink;
+pub mod sort;
 pub mod table;
 
 mod kafka;
@@ -27,7 +30,10 @@ mod generated;
 mod tests;
 
 pub use catalog::{CatalogConfig, CatalogKind};
+pub use columns::{ColumnConfig, HashSalt};
+pub use layout::{LayoutConfig, SpecPolicy};
 pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
 pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
+pub use sort::SortTerm;
 pub use table::{BreakingPolicy, EvolutionConfig, EvolutionMode, MetadataColumn, TableConfig};

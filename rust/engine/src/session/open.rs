@@ -7,6 +7,7 @@ use frazil_core::config::TableConfig;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::convert::{ConvertOptions, TableConverter};
+use frazil_core::layout::sort::{self, FileOrder};
 use frazil_core::schema::evolve::{EvolutionLimits, TableFacts};
 use iceberg::spec::TableMetadata;
 
@@ -41,6 +42,8 @@ pub(crate) fn converter(metadata: &TableMetadata, config: &TableConfig) -> Resul
 pub(super) struct OpenTable {
     pub(super) loaded: LoadedTable,
     pub(super) converter: TableConverter,
+    /// The order of rows within files.
+    order: Option<Arc<FileOrder>>,
     pub(super) writer: Option<TableWriter>,
     /// Files of the open segment that were closed early, for a new schema or spec.
     pub(super) closed: Vec<ClosedFiles>,
@@ -58,6 +61,7 @@ impl OpenTable {
     pub(super) fn new(loaded: LoadedTable, config: &TableConfig) -> Result<OpenTable> {
         let converter = converter(&loaded.metadata, config)?;
         Ok(OpenTable {
+            order: file_order(&loaded, config),
             loaded,
             converter,
             writer: None,
@@ -98,6 +102,19 @@ impl OpenTable {
     }
 }
 
+/// Returns the order of the table's files. One that cannot be followed is no reason to write
+/// nothing: files that say nothing of an order are right in every table.
+fn file_order(loaded: &LoadedTable, config: &TableConfig) -> Option<Arc<FileOrder>> {
+    match sort::of_table(&loaded.metadata, config) {
+        Ok(order) => order.map(Arc::new),
+        Err(error) => {
+            tracing::warn!(table = %config.name, reason = %error.report(),
+                "the table's sort order cannot be followed; its files are written unsorted");
+            None
+        }
+    }
+}
+
 pub(super) fn writer_settings(
     context: &SessionContext,
     config: &TableConfig,
@@ -121,6 +138,7 @@ pub(super) fn writer_settings(
     );
     settings.properties = metadata.properties().clone();
     settings.properties.extend(config.write_props.clone());
+    settings.order = open.order.clone();
     // The limit is the task's, and its tables share it.
     let tables = context.config.tables.len().max(1);
     settings.writers_max_open = (context.config.writers_open_max / tables).max(1);

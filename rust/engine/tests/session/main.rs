@@ -4,6 +4,7 @@ mod bed;
 mod commits;
 mod evolution;
 mod failures;
+mod layout;
 mod partitions;
 mod resets;
 mod tables;
