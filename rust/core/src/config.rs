@@ -36,4 +36,4 @@ pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
 pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
 pub use sort::SortTerm;
-pub use table::{MetadataColumn, TableConfig};
+pub use table::{BreakingPolicy, EvolutionConfig, EvolutionMode, MetadataColumn, TableConfig};

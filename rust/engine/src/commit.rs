@@ -21,7 +21,7 @@ mod wait;
 pub use change::change_table;
 pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
-pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
+pub use manifest::{Layout, ManifestIdentity, metadata_location, write_manifest};
 pub(crate) use run::{carry, now_ms};
 pub use sealed::{Unsealed, read_sealed};
 pub use wait::Cancel;

@@ -44,6 +44,7 @@ use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
+pub(crate) use open::converter;
 use table::{SealFailure, SessionContext, TableSlot};
 
 /// How long one `put`, with all its frames, may wait for catalogs and uploads on the task's thread:

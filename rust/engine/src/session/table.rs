@@ -22,10 +22,11 @@ use uuid::Uuid;
 
 use super::Inbound;
 use super::open::{OpenTable, writer_settings};
-use super::rows::{AppendRows, note_written, rows_beyond_bounds};
+use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds, stop_at};
 use super::sealing::{ClosedFiles, SealWork};
 use super::spec::SpecSettled;
 use crate::catalog::{Catalog, LoadedTable};
+use crate::commit::Layout;
 use crate::failpoint;
 use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
@@ -231,6 +232,10 @@ impl TableSlot {
             return Ok(());
         };
         let mut rows = rows_beyond_bounds(machine, self.index, new)?;
+        if machine.is_blocked(self.index) {
+            await_rows(machine, self.index, new.frame, &rows);
+            return Ok(());
+        }
         let mut refused_here = BTreeSet::new();
         let seen = mask.as_ref().map(|mask| mask.frame(new.frame));
         if let Some(mask) = &mask {
@@ -244,6 +249,11 @@ impl TableSlot {
             refused_here.insert(row);
             refuse(row, error);
         })?;
+        if let Some(stop) = open.converter.take_stop() {
+            let rest = rows.split_off(rows.partition_point(|row| *row < stop.row));
+            stop_at(machine, &self.config, self.index, new.frame, stop)?;
+            await_rows(machine, self.index, new.frame, &rest);
+        }
         let written = AppendRows {
             frame: new.frame,
             rows: &rows,
@@ -334,7 +344,7 @@ impl TableSlot {
                 && let Some(writer) = open.writer.take()
             {
                 open.closed.push(ClosedFiles {
-                    spec_id: open.loaded.metadata.default_partition_spec_id(),
+                    layout: Layout::of(&open.loaded.metadata),
                     files: writer.seal()?,
                 });
             }

@@ -28,10 +28,53 @@ pub(super) const DEFAULTS: Group = Group {
         Key::own(
             "iceberg.tables.evolve-schema-enabled",
             Boolean,
-            "Add a column when a record has a field that the table does not have.",
+            "Let the tables follow their records: the same as \
+             `iceberg.tables.evolve-schema-mode=full`.",
         )
         .or("false")
         .high(),
+        Key::own(
+            "iceberg.tables.evolve-schema-mode",
+            String,
+            "How the tables follow their records. `off`: not at all, fields that a table does not \
+             have are dropped. `add-only`: columns and nested fields are added. `full`: also types \
+             are promoted (int to long, float to double, decimals to more digits, on format \
+             version 3 dates to timestamps), and required columns become optional. Nothing changes \
+             for a record that is refused all the same. Without it, \
+             `iceberg.tables.evolve-schema-enabled` decides.",
+        )
+        .one_of(&["off", "add-only", "full"], "")
+        .medium(),
+        Key::own(
+            "iceberg.tables.evolve-schema-max-columns-per-commit",
+            Int,
+            "How many columns and nested fields one change of a schema may add. Records that need \
+             more are refused.",
+        )
+        .or("500")
+        .within(1, i32::MAX as i64),
+        Key::own(
+            "iceberg.tables.evolve-schema-max-columns",
+            Int,
+            "How many columns and nested fields a table may have after a change of its schema. \
+             Records that need more are refused.",
+        )
+        .or("5000")
+        .within(1, i32::MAX as i64),
+        Key::own(
+            "iceberg.tables.breaking-change-policy",
+            String,
+            "What becomes of a record that tells of a change which its table cannot follow: a type \
+             that is no promotion, a required field or a key that is gone. `dlq`: it is refused, as \
+             any record that does not fit: a dead letter with `errors.tolerance=all`, else the task \
+             stops. `fail`: the task stops, whatever is tolerated. `block-table`: that table stops \
+             before the record, the others go on; the consumer group's offset waits there, and the \
+             record is tried again when the task starts anew. Values that the column holds exactly \
+             land all the same.",
+        )
+        .or("dlq")
+        .one_of(&["dlq", "fail", "block-table"], "")
+        .medium(),
         Key::own(
             "iceberg.tables.schema-force-optional",
             Boolean,
@@ -126,6 +169,20 @@ pub(super) const PER_TABLE: Group = Group {
             Boolean,
             "As `iceberg.tables.evolve-schema-enabled`, for this table.",
         ),
+        Key::own(
+            "iceberg.table.<name>.evolve-schema-mode",
+            String,
+            "As `iceberg.tables.evolve-schema-mode`, for this table.",
+        )
+        .one_of(&["off", "add-only", "full"], "")
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.breaking-change-policy",
+            String,
+            "As `iceberg.tables.breaking-change-policy`, for this table.",
+        )
+        .one_of(&["dlq", "fail", "block-table"], "")
+        .medium(),
         Key::own(
             "iceberg.table.<name>.commit-branch",
             String,
