@@ -7,3 +7,4 @@ mod partitions;
 mod resets;
 mod tables;
 mod topic;
+mod validate;
