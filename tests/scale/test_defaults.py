@@ -5,24 +5,15 @@ from __future__ import annotations
 import time
 
 import pytest
-from measure import (
-    Load,
-    Times,
-    Watch,
-    exactly_once,
-    keep,
-    now_ms,
-    parameter,
-    wait_lag_zero,
-)
+from measure import keep, now_ms, parameter
+from scenario import Scenario
 from storm import committer
 
 from bed.connect import start_cluster
 from bed.process import wait_until
 from bed.read import connect_duckdb
-from bed.sink import sink
 
-PARTITIONS, TASKS, INTERVAL_MS = 4, 4, 5000
+PARTITIONS, TASKS, INTERVAL_MS, RECORDS_PER_SECOND = 4, 4, 5000, 40
 SETTLE_SECONDS = parameter("DEFAULTS_SECONDS", 120)
 
 
@@ -34,19 +25,18 @@ def test_a_worker_dies_on_default_settings(make_worker, broker, rest, name):
     table = f"{name}.t"
     defaults = {"scheduled.rebalance.max.delay.ms": "300000"}
     workers = start_cluster(make_worker, 2, heap="384m", settings=defaults)
-    config = sink(
+    run = Scenario.begin(
+        workers,
+        broker,
         rest,
         name,
-        table,
-        tasks__max=str(TASKS),
-        iceberg__tables__metadata_columns="_topic,_partition,_offset",
-        iceberg__control__commit__interval_ms=str(INTERVAL_MS),
+        [table],
+        tasks=TASKS,
+        partitions=PARTITIONS,
+        per_second=RECORDS_PER_SECOND,
+        interval_ms=INTERVAL_MS,
     )
-    broker.create_topic(name, PARTITIONS)
-    load = Load(broker, name, PARTITIONS, 40).start()
-    workers[0].create(name, config)
-    workers[0].wait_running(name, TASKS, 120)
-    watch = Watch(rest, table, load).start()
+    load, watch = run.load, run.watch
     wait_until("every partition in the table", lambda: watch.flows(PARTITIONS), 120, 0.5)
     time.sleep(2 * INTERVAL_MS / 1000)
     leader = committer(workers)
@@ -60,12 +50,9 @@ def test_a_worker_dies_on_default_settings(make_worker, broker, rest, name):
     other.wait_running(name, TASKS, 120)
     time.sleep(4 * INTERVAL_MS / 1000)
     load.stop()
-    lag = wait_lag_zero(broker, f"connect-{name}", load, 180)
-    watch.stop()
-    times = Times.read(rest, [table])
-    other.delete(name)
-    for worker in workers:
-        worker.stop()
+    lag = run.wait_lag_zero(180)
+    times = run.times()
+    run.end(through=other)
     calm = [at for at, age in watch.ages if killed + 10_000 < at < back and age < 15]
     numbers = {
         "the committer died": leader is not None,
@@ -75,7 +62,7 @@ def test_a_worker_dies_on_default_settings(make_worker, broker, rest, name):
         "seconds from its return to lag 0": lag,
         "records": load.acked,
     }
-    wrong = exactly_once(connect_duckdb(), rest, [table], load)
+    wrong = run.wrong(connect_duckdb())
     keep("defaults", numbers)
     assert not wrong, wrong
     assert lag is not None

@@ -6,24 +6,12 @@ import json
 import time
 
 import pytest
-from measure import (
-    Load,
-    Times,
-    Watch,
-    exactly_once,
-    keep,
-    now_ms,
-    parameter,
-    percentile,
-    state_of,
-    wait_lag_zero,
-)
+from measure import Times, Watch, keep, now_ms, parameter, percentile
+from scenario import Scenario
 
 from bed.catalogs import RestCatalog
 from bed.connect import start_cluster
-from bed.process import wait_until
 from bed.read import connect_duckdb
-from bed.sink import sink, verify
 
 WORKERS = parameter("ROLLING_WORKERS", 6)
 TASKS = parameter("ROLLING_TASKS", 24)
@@ -57,25 +45,20 @@ def catalog(scratch, logs, name):
 def test_a_rolling_restart(make_worker, broker, catalog, name, coordination):
     tables = [f"{name}.t{number:02}" for number in range(TABLES)]
     workers = start_cluster(make_worker, WORKERS, heap="224m")
-    config = sink(
+    run = Scenario.begin(
+        workers,
+        broker,
         catalog,
         name,
-        ",".join(tables),
-        tasks__max=str(TASKS),
-        iceberg__tables__metadata_columns="_topic,_partition,_offset",
-        iceberg__control__commit__interval_ms=str(INTERVAL_MS),
+        tables,
+        tasks=TASKS,
+        partitions=PARTITIONS,
+        per_second=RECORDS_PER_SECOND,
+        interval_ms=INTERVAL_MS,
+        seconds=180,
         frazil__coordination=coordination,
     )
-    broker.create_topic(name, PARTITIONS)
-    load = Load(broker, name, PARTITIONS, RECORDS_PER_SECOND).start()
-    workers[0].create(name, config)
-    workers[0].wait_running(name, TASKS, 180)
-    watch = Watch(catalog, tables[0], load).start()
-
-    def all_begun() -> bool:
-        return all(state_of(catalog.metadata(*t.rsplit(".", 1)) or {}) for t in tables)
-
-    wait_until("the first commit of every table", all_begun, 180, 1)
+    run.wait_begun()
     time.sleep(FAILOVER_MS / 1000)
     stats, began = catalog.stats(), now_ms()
     time.sleep(QUIET_SECONDS)
@@ -91,25 +74,20 @@ def test_a_rolling_restart(make_worker, broker, catalog, name, coordination):
         time.sleep(FAILOVER_MS / 1000 + QUIET_SECONDS)
     over = now_ms()
     used = {key: value - stats[key] for key, value in catalog.stats().items()}
-    load.stop()
-    lag = wait_lag_zero(broker, f"connect-{name}", load, 120)
-    watch.stop()
-    times = Times.read(catalog, tables)
+    run.load.stop()
+    lag = run.wait_lag_zero(120)
+    times = run.times()
     failures = workers[0].failure(name)
     states = workers[0].task_states(name)
-    workers[0].delete(name)
-    for worker in workers:
-        worker.stop()
-    numbers = summary(coordination, times, watch, restarts, began, over, used)
-    numbers["records"], numbers["seconds to lag 0"] = load.acked, lag
+    run.end()
+    numbers = summary(coordination, times, run.watch, restarts, began, over, used)
+    numbers["records"], numbers["seconds to lag 0"] = run.load.acked, lag
     numbers["tasks running at the end"] = states.count("RUNNING")
-    wrong = exactly_once(connect_duckdb(), catalog, tables, load)
+    wrong = run.wrong(connect_duckdb())
     numbers["tables that are not exactly once"] = wrong
     keep(f"rolling-{coordination}", numbers)
     assert not wrong, json.dumps(wrong)[:2000]
-    ends = {(name, partition): end for partition, end in enumerate(load.ends)}
-    for table in tables[:: max(1, TABLES // 4)]:
-        ended = verify(catalog, table, ends)
+    for ended in run.verify(4):
         assert ended.returncode == 0, ended.stdout + ended.stderr
     assert lag is not None and failures is None, failures
     assert states == ["RUNNING"] * TASKS

@@ -6,26 +6,14 @@ import json
 import time
 
 import pytest
-from measure import (
-    Load,
-    Times,
-    Watch,
-    exactly_once,
-    keep,
-    now_ms,
-    parameter,
-    percentile,
-    state_of,
-    wait_lag_zero,
-)
+from measure import Load, Times, Watch, keep, now_ms, parameter, percentile
+from scenario import Scenario
 from storm import Store, Storm, committer
 
 from bed.catalogs import RestCatalog
 from bed.connect import start_cluster
 from bed.kafka import Broker
-from bed.process import wait_until
 from bed.read import connect_duckdb
-from bed.sink import sink, verify
 
 MINUTES = parameter("STORM_MINUTES", 15)
 TABLES = parameter("STORM_TABLES", 50)
@@ -78,26 +66,21 @@ def catalog(weed, storage, scratch, logs):
 def test_fifty_tables_in_a_storm(make_worker, broker: Broker, weed, catalog, storage, name):
     tables = [f"{name}.t{number:02}" for number in range(TABLES)]
     workers = start_cluster(make_worker, WORKERS, heap="512m")
-    config = sink(
+    run = Scenario.begin(
+        workers,
+        broker,
         catalog,
         name,
-        ",".join(tables),
-        tasks__max=str(TASKS),
-        iceberg__tables__metadata_columns="_topic,_partition,_offset",
-        iceberg__control__commit__interval_ms=str(INTERVAL_MS),
+        tables,
+        tasks=TASKS,
+        partitions=PARTITIONS,
+        per_second=RECORDS_PER_SECOND,
+        interval_ms=INTERVAL_MS,
         consumer__override__session__timeout__ms="10000",
         consumer__override__heartbeat__interval__ms="3000",
     )
-    broker.create_topic(name, PARTITIONS)
-    load = Load(broker, name, PARTITIONS, RECORDS_PER_SECOND).start()
-    workers[0].create(name, config)
-    workers[0].wait_running(name, TASKS, 120)
-    watch = Watch(catalog, tables[0], load).start()
-
-    def all_begun() -> bool:
-        return all(state_of(catalog.metadata(*t.rsplit(".", 1)) or {}) for t in tables)
-
-    wait_until("the first commit of every table", all_begun, 180, 1)
+    load, watch = run.load, run.watch
+    run.wait_begun()
     storm = Storm(workers, broker, catalog, storage, SEED)
     began = now_ms()
     storm.run(MINUTES * 60, lambda: committer(workers))
@@ -106,29 +89,25 @@ def test_fifty_tables_in_a_storm(make_worker, broker: Broker, weed, catalog, sto
     time.sleep(INTERVAL_MS / 1000)
     load.stop()
     stopped = time.monotonic()
-    lag = wait_lag_zero(broker, f"connect-{name}", load, CATCH_UP_SECONDS * 2)
-    watch.stop()
+    lag = run.wait_lag_zero(CATCH_UP_SECONDS * 2)
     states = workers[0].task_states(name)
-    times = Times.read(catalog, tables)
+    times = run.times()
     numbers = summary(storm, times, watch, load, began, over)
     numbers["seconds to lag 0 after the last fault"] = None if lag is None else round(
         lag + stopped - time.monotonic() + (now_ms() - over) / 1000, 1
     )
     numbers["tasks"] = states
     keep("storm", {**numbers, "events": storm.log()})
-    workers[0].delete(name)
-    for worker in workers:
-        worker.stop()
+    run.end()
     counting = time.monotonic()
     reader = connect_duckdb(weed)
     # Each file is several small requests to the store: waiting for them is most of the time.
     reader.execute("SET threads = 8")
-    wrong = exactly_once(reader, catalog, tables, load)
+    wrong = run.wrong(reader)
     numbers["rows"] = load.acked * TABLES
     numbers["tables that are not exactly once"] = wrong
     numbers["seconds to count all tables in SQL"] = round(time.monotonic() - counting, 1)
-    ends = {(name, partition): end for partition, end in enumerate(load.ends)}
-    verified = [verify(catalog, table, ends) for table in tables[:: max(1, TABLES // 5)]]
+    verified = run.verify(5)
     numbers["tables seen by frazil verify"] = len(verified)
     keep("storm", {**numbers, "events": storm.log()})
     assert not wrong, json.dumps(wrong)[:2000]

@@ -51,11 +51,16 @@ const PUT_WAIT: Duration = Duration::from_secs(60);
 /// How long a revoked or stopped task waits for its last commits. Below Connect's default
 /// `task.shutdown.graceful.timeout.ms` of 5 s, also when both happen one after the other.
 const DRAIN_WAIT: Duration = Duration::from_millis(3_500);
+/// How long a session that starts over waits for what becomes of its segments: the election of
+/// another coordinator, ten seconds, is not worth it.
+const ANSWERS_WAIT: Duration = Duration::from_secs(8);
 /// Rejections within [`REJECTION_WINDOW`] after which the task gives up.
 const REJECTIONS_MAX: usize = 5;
 const REJECTION_WINDOW: Duration = Duration::from_secs(600);
 /// The longest time between two ticks of an idle task.
 const TICK_MAX: Duration = Duration::from_millis(500);
+/// The time between two ticks of a task that waits for answers.
+const TICK_WAITING: Duration = Duration::from_millis(50);
 const TICK_MIN: Duration = Duration::from_millis(20);
 
 /// The native state of one Connect task.
@@ -286,7 +291,7 @@ impl Inner {
 
     fn finish_effects(&mut self, effects: &mut Effects) {
         effects.request_commit = self.machine.take_commit_wanted();
-        effects.pause = self.back_pressure.is_paused();
+        effects.pause = self.is_paused();
         effects.resume = self.back_pressure.take_resumed();
         let next = self
             .tables
@@ -294,7 +299,12 @@ impl Inner {
             .filter(|table| self.machine.progress().has_open(table.index()))
             .map(|table| self.hub.until_next_round(table.interval()))
             .min()
-            .unwrap_or(TICK_MAX);
+            .unwrap_or(TICK_MAX)
+            .min(if self.machine.is_open() {
+                TICK_MAX
+            } else {
+                TICK_WAITING
+            });
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
         for notice in self.machine.take_notices() {
             // Not through the ring, as what belongs to this task alone.
@@ -303,6 +313,12 @@ impl Inner {
             effects.log.push((LogLevel::Warn, line));
         }
         logs::drain_into(effects);
+    }
+
+    /// Tells whether records that come now are of no use: memory is short, or all of them come again.
+    fn is_paused(&mut self) -> bool {
+        self.back_pressure.hold(!self.machine.is_open());
+        self.back_pressure.is_paused()
     }
 
     fn close(&mut self) {
@@ -350,6 +366,7 @@ fn task_settings(config: &SinkConfig) -> TaskSettings {
         rejection_window_ms: millis(REJECTION_WINDOW),
         block_max_ms: config.control.table_block_max_ms,
         drain_max_ms: millis(DRAIN_WAIT),
+        answers_max_ms: millis(ANSWERS_WAIT),
         external_change: config.control.external_change,
     }
 }

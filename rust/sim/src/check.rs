@@ -371,7 +371,12 @@ impl Ledger {
             );
         }
         for table in 0..plan.tables.len() {
-            let ledger = &self.tables[table];
+            let ledger = &mut self.tables[table];
+            if self.configs_seen > 1 {
+                // As in `applied`: what only the other configuration sends here is passed for both.
+                let routed = |config: usize| plan.routed[config][table][partition];
+                ledger.excuse(partition, passed & routed(1 - config) & !routed(config));
+            }
             let held = ledger.ok[partition] | ledger.excused[partition];
             let missing = passed & plan.routed[config][table][partition] & !held;
             if missing != 0 {

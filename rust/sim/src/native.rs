@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use frazil_core::commit::view::TableView;
 use frazil_core::control::segment::{FileCounts, SealedManifest, Segment};
 use frazil_core::control::task::{
-    Held, LoadDue, Standing, StartOver, TaskMachine, TaskSettings, Verdict,
+    Begun, Held, LoadDue, Standing, StartOver, TaskMachine, TaskSettings, Verdict,
 };
 use frazil_core::control::writer::Sealed;
 use frazil_core::offsets::SourceRange;
@@ -42,6 +42,8 @@ pub(crate) enum Inbound {
     },
     SealFailed {
         session: usize,
+        table: usize,
+        seq: u64,
     },
 }
 
@@ -77,6 +79,7 @@ pub(crate) fn settings(w: &World, process: usize, task: usize, epoch: u64) -> Ta
         rejection_window_ms: 600_000,
         block_max_ms: 900_000,
         drain_max_ms: 3_500,
+        answers_max_ms: 8_000,
         external_change: Default::default(),
     }
 }
@@ -87,11 +90,18 @@ pub(crate) fn tick(w: &mut World, run: &mut Run) -> Result<Effects> {
     drain_inbox(w, run);
     let now_ms = w.clock(run.process);
     let fresh = session_id(w.next_session());
-    if let Some(over) = run.machine.tick(now_ms, fresh)? {
-        return Ok(started_over(w, run, over));
-    }
-    if let Err(error) = seal_what_is_due(w, run, now_ms) {
-        return recover(w, run, error);
+    match run.machine.tick(now_ms, fresh)? {
+        Begun::Open => {
+            if let Err(error) = seal_what_is_due(w, run, now_ms) {
+                return recover(run, error);
+            }
+        }
+        Begun::Drains => {
+            let session = run.machine.session();
+            (0..w.plan.tables.len()).for_each(|table| w.drain(run.process, table, session));
+        }
+        Begun::Waits => {}
+        Begun::Anew(over) => return Ok(started_over(w, run, over)),
     }
     Ok(finish(run, Effects::default()))
 }
@@ -111,8 +121,11 @@ pub(crate) fn put(w: &mut World, run: &mut Run, block: Block) -> Result<Effects>
     );
     run.machine.begins(&partition, first);
     let mut effects = Effects::default();
+    if !run.machine.is_open() {
+        return Ok(finish(run, effects));
+    }
     if let Err(error) = take(w, run, block.partition, records, &mut effects) {
-        return recover(w, run, error);
+        return recover(run, error);
     }
     say!(
         w,
@@ -446,12 +459,9 @@ pub(crate) fn manifest(file: usize, spec: i32, rows: u64, deletes: bool) -> Seal
     }
 }
 
-fn recover(w: &mut World, run: &mut Run, error: SinkError) -> Result<Effects> {
-    let now_ms = w.clock(run.process);
-    let fresh = session_id(w.next_session());
-    let recovered = run.machine.recover(error, now_ms, fresh);
-    match recovered {
-        Ok(over) => Ok(started_over(w, run, over)),
+fn recover(run: &mut Run, error: SinkError) -> Result<Effects> {
+    match run.machine.recover(error) {
+        Ok(()) => Ok(finish(run, Effects::default())),
         Err(error) => {
             if error.kind() != frazil_core::ErrorKind::Retriable {
                 run.machine.fail(&error);
@@ -529,9 +539,14 @@ pub(crate) fn drain_inbox(w: &mut World, run: &mut Run) {
                     w.ledger.counted((session, current), table, seq);
                 }
             }
-            Inbound::SealFailed { session } => {
+            Inbound::SealFailed {
+                session,
+                table,
+                seq,
+            } => {
                 let error = SinkError::retriable("STORE_FAILED", "an upload failed");
-                run.machine.seal_failed(session_id(session), &error);
+                let session = session_id(session);
+                run.machine.seal_failed(session, table, seq, &error);
             }
         }
     }

@@ -390,6 +390,7 @@ impl World {
     /// Runs until the faults have stopped and everything is done.
     pub(crate) fn run(mut self, steps_max: Option<u64>) -> Outcome {
         let faulty_steps = steps_max.unwrap_or(self.plan.faulty_steps);
+        let is_calm = self.plan.is_calm();
         let mut done_since = u64::MAX;
         while self.steps < faulty_steps && self.ledger.violation.is_none() {
             self.step();
@@ -419,7 +420,7 @@ impl World {
         if self.ledger.violation.is_none() {
             self.catalog.check_pairs(&self.plan, &mut self.ledger);
         }
-        if self.plan.is_calm() && self.redone + self.rejected + self.failures > 0 {
+        if is_calm && self.redone + self.rejected + self.failures > 0 {
             let what = format!("{} starts over, {} rejections", self.redone, self.rejected);
             self.ledger.violated("S23", what);
         }
@@ -454,7 +455,7 @@ impl World {
 
     fn step(&mut self) {
         self.now_ms += self.rng.below(self.plan.step_ms_max + 1);
-        if self.faults_on && !self.plan.is_calm() && self.rng.below(self.plan.calm) == 0 {
+        if self.faults_on && self.plan.has_chaos() && self.rng.below(self.plan.calm) == 0 {
             self.dispatched();
             faults::strike(self);
         }
@@ -639,11 +640,16 @@ impl World {
         if io.hub != self.hub_id(io.process) {
             return true;
         }
+        let (table, seq) = (self.files[io.file].table, io.segment.seq);
         if self.faults_on && self.rng.chance(self.plan.chances.upload_fails) {
-            self.deliver(io.process, session, Inbound::SealFailed { session });
+            let failed = Inbound::SealFailed {
+                session,
+                table,
+                seq,
+            };
+            self.deliver(io.process, session, failed);
             return true;
         }
-        let (table, seq) = (self.files[io.file].table, io.segment.seq);
         self.files[io.file].written_ms = self.clock(io.process);
         let Some(segment) = wire::submit(self, io.process, io.segment, io.urgent) else {
             return true;

@@ -10,8 +10,8 @@
 //! when one asks for it, and after a while. Whatever it repeats or mixes up is seen to be known.
 //! What a coordinator does with a segment is decided on the table, so two of them are harmless.
 //!
-//! Keeps: R12, a coordinator obeys no record before its own HELLO; R15, nothing of a session is sent
-//! after one of its segments was lost; a session hears of its segments in their order, because it
+//! Keeps: R12, a coordinator obeys no record before its own HELLO; R15, nothing of a session and
+//! table is sent after one of their segments was lost; a session hears of its segments in their order, because it
 //! counts them that way.
 //!
 //! Segments of the process that coordinates do not take the way over the topic.
@@ -125,8 +125,6 @@ enum Role {
 struct Member {
     task: u32,
     epoch: u64,
-    /// A segment of it was lost: the session starts over under another id.
-    dead: bool,
     /// Something of it may be with a coordinator elsewhere.
     was_sent: bool,
     lanes: BTreeMap<TableName, Lane>,
@@ -136,6 +134,9 @@ struct Member {
 #[derive(Debug)]
 struct Lane {
     resend_ms: u64,
+    /// A segment of it was lost: the session starts over under another id, and nothing after that
+    /// segment may be committed. What it has handed over of other tables may be.
+    dead: bool,
     /// The number that the session hears of next.
     next: u64,
     unacked: BTreeMap<u64, Unacked>,
@@ -210,12 +211,12 @@ impl Channel {
         let member = self.members.entry(session).or_insert_with(|| Member {
             task,
             epoch,
-            dead: false,
             was_sent: false,
             lanes: BTreeMap::new(),
         });
         member.lanes.entry(table).or_insert_with(|| Lane {
             resend_ms: RESEND_MS_MIN.max(interval_ms.saturating_mul(RESEND_INTERVALS)),
+            dead: false,
             next: 0,
             unacked: BTreeMap::new(),
         });
@@ -227,7 +228,7 @@ impl Channel {
         let Some(member) = self.members.get_mut(&segment.session) else {
             return;
         };
-        let Some(lane) = member.lanes.get_mut(&table).filter(|_| !member.dead) else {
+        let Some(lane) = member.lanes.get_mut(&table).filter(|lane| !lane.dead) else {
             return;
         };
         if segment.seq >= lane.next {
@@ -452,14 +453,11 @@ impl Channel {
             lost => {
                 lane.unacked.remove(&seq);
                 lane.next = lane.next.max(seq.saturating_add(1));
-                self.events.push_back(told(seq, lost));
                 if enforced(Rule::DeadSession) {
-                    member.dead = true;
-                    member
-                        .lanes
-                        .values_mut()
-                        .for_each(|lane| lane.unacked.clear());
+                    lane.dead = true;
+                    lane.unacked.clear();
                 }
+                self.events.push_back(told(seq, lost));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One task as a state machine: everything that it decides about offsets.
 //!
 //! ```text
-//!            tick ── start over? ◄── rejected, expired, failed, spoiled, returned
+//!            tick ── start over? ◄─ wait ◄── rejected, expired, failed, spoiled, returned
 //!             │
 //!  begins ─► load_due ─► table_loaded ─► intake ─► covered │ wrote ─► read
 //!                                                            │
@@ -10,6 +10,10 @@
 //!
 //! The session of the engine and the tasks of the simulator drive the same machine. It has no
 //! files, records, clocks or ids: those are the driver's, which hands in what the machine asks for.
+//!
+//! A session that has to start over first hears what becomes of the segments that it has handed over:
+//! were the tables loaded while one of them is still being committed, the next session would write
+//! the same rows again, be rejected, and start over again.
 //!
 //! Keeps, beyond the ledger of [`writer`](super::writer): nothing is sealed, and no offset moves,
 //! once the session has failed or has to start over (R15), while a dead letter is not acknowledged
@@ -30,7 +34,7 @@ use crate::rules::{Rule, enforced};
 
 pub use intake::{Intake, RunIntake};
 use recovery::Redo;
-pub use recovery::StartOver;
+pub use recovery::{Begun, StartOver};
 use tables::TableState;
 pub use tables::{Held, LoadDue, Notice, Standing};
 
@@ -68,6 +72,8 @@ pub struct TaskSettings {
     pub block_max_ms: u64,
     /// How long a revoked or stopped task waits for its last commits.
     pub drain_max_ms: u64,
+    /// How long a session that has to start over waits for the answers to its segments.
+    pub answers_max_ms: u64,
     /// What to do about offsets that somebody moved.
     pub external_change: ExternalChange,
 }
@@ -101,6 +107,8 @@ pub struct TaskMachine {
     epoch: u64,
     /// Why the session has to start over, found between two puts.
     redo: Option<Redo>,
+    /// The end of the wait for what becomes of the segments of a session that has to start over.
+    answers_until: Option<u64>,
     /// The error that ended the session.
     failed: Option<Arc<SinkError>>,
     /// When segments were rejected lately.
@@ -122,6 +130,7 @@ impl TaskMachine {
             tables: vec![TableState::default(); settings.tables.len()],
             epoch: settings.epoch,
             redo: None,
+            answers_until: None,
             failed: None,
             rejections: Vec::new(),
             failing_since: None,
@@ -173,14 +182,26 @@ impl TaskMachine {
     ///
     /// The error that ended the session; `WRITER_CONFLICT` and `SEGMENTS_FAIL` when it started over
     /// too often.
-    pub fn tick(&mut self, now_ms: u64, fresh: Uuid) -> Result<Option<StartOver>> {
+    pub fn tick(&mut self, now_ms: u64, fresh: Uuid) -> Result<Begun> {
         self.drain_until = None;
         self.progress.put_begins();
         self.check()?;
-        match self.redo.take() {
-            Some(redo) => self.start_over(redo, now_ms, fresh).map(Some),
-            None => Ok(None),
+        if self.redo.is_none() {
+            return Ok(Begun::Open);
         }
+        if let Some(wait) = self.wait_for_answers(now_ms) {
+            return Ok(wait);
+        }
+        match self.redo.take() {
+            Some(redo) => self.start_over(redo, now_ms, fresh).map(Begun::Anew),
+            None => Ok(Begun::Open),
+        }
+    }
+
+    /// Tells whether records are taken in. When not, those that come are delivered again: tell of
+    /// them by [`begins`](Self::begins) only.
+    pub fn is_open(&self) -> bool {
+        !self.is_held()
     }
 
     /// Takes over partitions. Other tasks may have committed rows of them: every table is loaded
@@ -217,7 +238,7 @@ impl TaskMachine {
 
     /// Begins to tell the new records of a put from those that came before.
     pub fn intake(&self) -> Intake<'_> {
-        Intake::new(&self.progress)
+        Intake::new(&self.progress, self.is_open())
     }
 
     /// The records from offset `first` to offset `last`, with timestamps up to `newest_ms`, were
@@ -229,6 +250,9 @@ impl TaskMachine {
         (first, last): (i64, i64),
         newest_ms: Option<i64>,
     ) {
+        if self.is_held() {
+            return self.begins(partition, first);
+        }
         self.progress.read(partition, first, last);
         self.progress.seen(partition, newest_ms);
     }
@@ -289,8 +313,14 @@ impl TaskMachine {
         }
         match verdict {
             Verdict::Durable => return self.durable(session, table, sequence),
-            Verdict::Rejected(reason) => self.start_over_later(Redo::Rejected(reason)),
-            Verdict::Expired => self.start_over_later(Redo::Expired),
+            Verdict::Rejected(reason) => {
+                self.progress.lost(table, sequence);
+                self.start_over_later(Redo::Rejected(reason));
+            }
+            Verdict::Expired => {
+                self.progress.lost(table, sequence);
+                self.start_over_later(Redo::Expired);
+            }
             Verdict::Fenced { epoch } => self.fenced(table, epoch),
             Verdict::Blocked(reason) => self.blocked(table, reason),
             Verdict::Failed(error) => self.fail(&error),
@@ -334,7 +364,7 @@ impl TaskMachine {
     /// The task gives partitions up or stops. Returns whether to seal every table that
     /// [may be](Self::may_seal) and to wait, at most [as long as is left](Self::drain_left).
     pub fn drain(&mut self, now_ms: u64) -> bool {
-        if self.is_held() {
+        if self.failed.is_some() || (self.redo.is_some() && !self.progress.awaits_answers()) {
             return false;
         }
         self.drain_until
@@ -345,7 +375,11 @@ impl TaskMachine {
     /// Returns how many milliseconds to wait still for the outcomes of the last segments; `None`
     /// when nothing is to be waited for.
     pub fn drain_left(&self, now_ms: u64) -> Option<u64> {
-        if self.is_held() || !self.progress.holds_any() {
+        let waits = match self.redo {
+            Some(_) => self.progress.awaits_answers(),
+            None => self.progress.holds_any(),
+        };
+        if self.failed.is_some() || !waits {
             return None;
         }
         let left = self.drain_until?.saturating_sub(now_ms);

@@ -68,6 +68,8 @@ struct Table {
     open: BTreeMap<TopicPartition, OpenRows>,
     sealed_to: BTreeMap<TopicPartition, i64>,
     unacked: VecDeque<Unacked>,
+    /// The first segment that will never be committed, and neither will those after it.
+    lost_from: Option<u64>,
     bound: BTreeMap<TopicPartition, Option<i64>>,
 }
 
@@ -148,6 +150,23 @@ impl WriterProgress {
         self.tables
             .iter()
             .any(|table| !table.open.is_empty() || !table.unacked.is_empty())
+    }
+
+    /// Segment `sequence` of `table` will never be committed.
+    pub fn lost(&mut self, table: TableIndex, sequence: u64) {
+        if let Some(table) = self.tables.get_mut(table) {
+            let lost_from = table.lost_from.map_or(sequence, |lost| lost.min(sequence));
+            table.lost_from = Some(lost_from);
+        }
+    }
+
+    /// Tells whether a segment may still turn out to be in its table.
+    pub fn awaits_answers(&self) -> bool {
+        self.tables.iter().any(|table| {
+            let lost_from = table.lost_from.unwrap_or(u64::MAX);
+            let oldest = table.unacked.front();
+            oldest.is_some_and(|unacked| unacked.sequence < lost_from)
+        })
     }
 
     /// Tells whether `table` holds rows in open files.

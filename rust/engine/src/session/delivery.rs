@@ -3,7 +3,7 @@
 //! The order is what keeps records from being lost. First comes everything that may fail for
 //! reasons outside the records; then the rows go to their tables; only then are their offsets
 //! read. If a table fails half-way, for a reason that may pass, the session starts over and has the
-//! whole frame delivered again.
+//! whole frame delivered again. Until it does, nothing more is taken in.
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,16 @@ impl Inner {
         for run in frame.runs() {
             self.machine.begins(&run.partition, run.first_offset());
         }
-        if let Err(error) = self.take(&frame, &mut effects) {
-            self.recover(error, &mut effects)?;
+        if !self.machine.is_open() {
+            effects.pause = true;
+            return Ok(effects);
         }
-        effects.pause = self.back_pressure.is_paused();
+        if let Err(error) = self.take(&frame, &mut effects) {
+            self.machine.recover(error)?;
+            // All of the frame comes again.
+            effects.rejected.clear();
+        }
+        effects.pause = self.is_paused();
         Ok(effects)
     }
 

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frazil_core::control::task::{StartOver, Verdict};
+use frazil_core::control::task::{Begun, StartOver, Verdict};
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel};
-use frazil_core::{ErrorKind, Result, SinkError};
+use frazil_core::{ErrorKind, Result};
 use uuid::Uuid;
 
 use super::{Inbound, Inner, PUT_WAIT};
@@ -25,13 +25,21 @@ impl Inner {
         self.context.waits_until.set(Instant::now() + PUT_WAIT);
         self.drain_inbox();
         let begun = self.machine.tick(self.context.now_ms(), Uuid::now_v7())?;
-        if let Some(start_over) = begun {
-            self.start_over(start_over, effects);
-            return Ok(());
-        }
-        match self.seal_what_is_due() {
-            Ok(()) => Ok(()),
-            Err(error) => self.recover(error, effects),
+        match begun {
+            Begun::Open => match self.seal_what_is_due() {
+                Ok(()) => Ok(()),
+                Err(error) => self.machine.recover(error),
+            },
+            Begun::Drains => {
+                let session = self.machine.session();
+                self.tables.iter().for_each(|table| table.drain(session));
+                Ok(())
+            }
+            Begun::Waits => Ok(()),
+            Begun::Anew(start_over) => {
+                self.start_over(start_over, effects);
+                Ok(())
+            }
         }
     }
 
@@ -98,7 +106,9 @@ impl Inner {
         match inbound {
             Inbound::Outcome(outcome) => self.receive_outcome(outcome),
             Inbound::SealFailed(failure) => {
-                self.machine.seal_failed(failure.session, &failure.error);
+                let (session, sequence) = failure.segment;
+                self.machine
+                    .seal_failed(session, failure.table, sequence, &failure.error);
             }
         }
     }
@@ -130,15 +140,6 @@ impl Inner {
         if is_durable {
             failpoint::cut("session.after-result");
         }
-    }
-
-    /// Goes on after `error`, when it may pass.
-    pub(super) fn recover(&mut self, error: SinkError, effects: &mut Effects) -> Result<()> {
-        let now_ms = self.context.now_ms();
-        let start_over = self.machine.recover(error, now_ms, Uuid::now_v7())?;
-        effects.rejected.clear();
-        self.start_over(start_over, effects);
-        Ok(())
     }
 
     /// Drops what is open, and asks the framework to deliver it again.

@@ -71,7 +71,9 @@ impl SessionContext {
 /// A segment that could not be made durable.
 #[derive(Debug)]
 pub(crate) struct SealFailure {
-    pub(crate) session: Uuid,
+    /// The session, and the segment's number.
+    pub(crate) segment: (Uuid, u64),
+    pub(crate) table: TableIndex,
     pub(crate) error: SinkError,
 }
 
@@ -343,7 +345,8 @@ impl TableSlot {
     }
 
     fn spawn(&self, context: &SessionContext, work: SealWork, held: u64, urgent: bool) {
-        let session = work.sealed.session;
+        let segment = (work.sealed.session, work.sealed.sequence);
+        let index = self.index;
         let hub = Arc::clone(&self.hub);
         let inbox = context.inbox.clone();
         let sealing_bytes = Arc::clone(&self.sealing_bytes);
@@ -362,7 +365,11 @@ impl TableSlot {
             };
             let error = error.with("table", table);
             // A session that is gone needs no news: its records are read again.
-            let _ = inbox.send(Inbound::SealFailed(SealFailure { session, error }));
+            let _ = inbox.send(Inbound::SealFailed(SealFailure {
+                segment,
+                table: index,
+                error,
+            }));
         });
     }
 

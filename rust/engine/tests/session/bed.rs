@@ -389,14 +389,25 @@ impl Task {
 
     /// Lets time pass until the session wants partition 0 to be read again.
     pub(crate) fn until_rewound(&self) -> (i64, Effects) {
+        let effects = self.until(|effects| !effects.rewinds.is_empty());
+        let (partition, offset) = &effects.rewinds[0];
+        assert_eq!(*partition, p(0));
+        (*offset, effects)
+    }
+
+    /// Lets time pass until the session says `text`.
+    pub(crate) fn until_it_says(&self, text: &str) -> Effects {
+        self.until(|effects| effects.log.iter().any(|(_, line)| line.contains(text)))
+    }
+
+    fn until(&self, is_there: impl Fn(&Effects) -> bool) -> Effects {
         let limit = Instant::now() + PATIENCE;
         loop {
             let effects = self.tick();
-            if let Some((partition, offset)) = effects.rewinds.first() {
-                assert_eq!(*partition, p(0));
-                return (*offset, effects);
+            if is_there(&effects) {
+                return effects;
             }
-            assert!(Instant::now() < limit, "no rewind");
+            assert!(Instant::now() < limit, "it never came: {effects:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -10,6 +10,7 @@ use crate::offsets::TopicPartition;
 #[derive(Debug)]
 pub struct Intake<'a> {
     progress: &'a WriterProgress,
+    open: bool,
     next: BTreeMap<TopicPartition, i64>,
 }
 
@@ -20,17 +21,19 @@ pub struct RunIntake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    pub(super) fn new(progress: &'a WriterProgress) -> Self {
+    pub(super) fn new(progress: &'a WriterProgress, open: bool) -> Self {
         Intake {
             progress,
+            open,
             next: BTreeMap::new(),
         }
     }
 
     /// Begins a run of records of `partition`.
     pub fn run(&mut self, partition: &TopicPartition) -> RunIntake<'_> {
-        // What a partition delivers before a rewind that was asked for comes again (R16).
-        if self.progress.is_rewinding(partition) {
+        // What a partition delivers before a rewind that was asked for comes again (R16), and so does
+        // what it delivers before one that is still to come.
+        if !self.open || self.progress.is_rewinding(partition) {
             return RunIntake { next: None };
         }
         let known = self.progress.next(partition).unwrap_or(i64::MIN);

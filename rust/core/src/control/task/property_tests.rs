@@ -95,6 +95,7 @@ struct World {
     unacknowledged: BTreeSet<(i32, i64)>,
     acknowledged: BTreeSet<(i32, i64)>,
     ids: u128,
+    now_ms: u64,
 }
 
 fn p(partition: i32) -> TopicPartition {
@@ -114,6 +115,7 @@ impl World {
             rejection_window_ms: 1,
             block_max_ms: u64::MAX,
             drain_max_ms: 1,
+            answers_max_ms: 3,
             external_change: ExternalChange::Warn,
         };
         let mut world = World {
@@ -126,6 +128,7 @@ impl World {
             unacknowledged: BTreeSet::new(),
             acknowledged: BTreeSet::new(),
             ids: 1,
+            now_ms: 0,
         };
         world.task.assign(&[p(0), p(1)]);
         world
@@ -153,7 +156,8 @@ impl World {
             self.position.insert(partition.partition, offset);
         }
         let fresh = self.fresh();
-        if let Some(begun) = self.task.tick(0, fresh).unwrap() {
+        self.now_ms += 1;
+        if let Begun::Anew(begun) = self.task.tick(self.now_ms, fresh).unwrap() {
             self.begun(begun);
         }
     }
@@ -332,14 +336,14 @@ impl World {
             Step::Expire(table) => self.expire(table),
             Step::SealFails => {
                 let error = SinkError::retriable("STORAGE_REFUSED", "later");
-                self.task.seal_failed(self.task.session(), &error);
+                let sequence = self.task.progress().next_sequence(0);
+                let session = self.task.session();
+                self.task.seal_failed(session, 0, sequence, &error);
             }
             Step::Spoiled => {
                 self.task.spoil_all();
                 let error = SinkError::retriable("STORAGE_REFUSED", "later");
-                let fresh = self.fresh();
-                let begun = self.task.recover(error, 0, fresh).unwrap();
-                self.begun(begun);
+                self.task.recover(error).unwrap();
             }
             Step::Foreign {
                 table,

@@ -23,6 +23,20 @@ pub(super) enum Redo {
     TopicMadeAgain,
 }
 
+/// How a put begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begun {
+    /// The session goes on.
+    Open,
+    /// The session has to start over and waits for the answers to what it has handed over: its
+    /// coordinators should not wait for the interval. Records that come meanwhile come again.
+    Drains,
+    /// It still waits.
+    Waits,
+    /// Another session began.
+    Anew(StartOver),
+}
+
 /// A session ended and another one began: the driver drops all open files, and the framework reads
 /// again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,25 +53,47 @@ pub struct StartOver {
 
 impl TaskMachine {
     /// Goes on after `error`, when it may pass: if a table has not the rows any more that it should
-    /// have, the session starts over at once; otherwise nothing has changed, and the framework
-    /// delivers the batch again.
+    /// have, the session takes nothing in any more, and starts over with the next put; otherwise
+    /// nothing has changed, and the framework delivers the batch again.
     ///
     /// # Errors
     ///
-    /// `error` itself, when it is no reason to start over; as [`tick`](Self::tick).
-    pub fn recover(&mut self, error: SinkError, now_ms: u64, fresh: Uuid) -> Result<StartOver> {
+    /// `error` itself, when it is no reason to start over.
+    pub fn recover(&mut self, error: SinkError) -> Result<()> {
         let lost = self.tables.iter().any(|table| table.spoiled);
         if error.kind() != ErrorKind::Retriable || !lost {
             return Err(error);
         }
-        self.start_over(Redo::Failed(error.report()), now_ms, fresh)
+        self.start_over_later(Redo::Failed(error.report()));
+        Ok(())
     }
 
-    /// A segment of `session` was not handed over, since its files could not be made durable.
-    pub fn seal_failed(&mut self, session: Uuid, error: &SinkError) {
+    /// Segment `sequence` of `table` and `session` was not handed over, since its files could not be
+    /// made durable.
+    pub fn seal_failed(
+        &mut self,
+        session: Uuid,
+        table: TableIndex,
+        sequence: u64,
+        error: &SinkError,
+    ) {
         if session == self.session() {
+            self.progress.lost(table, sequence);
             self.failed_for_now(error);
         }
+    }
+
+    /// Says to wait while the session, which has to start over, may hear of segments, but not for
+    /// ever: a table that takes no commits must not stop the others.
+    pub(super) fn wait_for_answers(&mut self, now_ms: u64) -> Option<Begun> {
+        if !self.progress.awaits_answers() {
+            return None;
+        }
+        let Some(until_ms) = self.answers_until else {
+            self.answers_until = Some(now_ms.saturating_add(self.settings.answers_max_ms));
+            return Some(Begun::Drains);
+        };
+        (now_ms < until_ms).then_some(Begun::Waits)
     }
 
     /// Something failed between two puts: the next one starts over, unless `error` does not pass.
@@ -82,6 +118,7 @@ impl TaskMachine {
     /// Discards what is open and unacknowledged.
     pub(super) fn start_over(&mut self, redo: Redo, now_ms: u64, fresh: Uuid) -> Result<StartOver> {
         self.redo = None;
+        self.answers_until = None;
         let counted = match &redo {
             Redo::Rejected(reason) => self.count_rejection(reason, now_ms),
             Redo::Failed(reason) => self.count_failure(reason, now_ms),

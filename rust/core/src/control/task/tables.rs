@@ -385,6 +385,7 @@ mod tests {
             rejection_window_ms: 600_000,
             block_max_ms: 900_000,
             drain_max_ms: 3_500,
+            answers_max_ms: 8_000,
             external_change: ExternalChange::Warn,
         };
         let mut machine = TaskMachine::new(settings, Uuid::from_u128(1));

@@ -25,6 +25,7 @@ fn settings(tables: usize) -> TaskSettings {
         rejection_window_ms: 600_000,
         block_max_ms: 900_000,
         drain_max_ms: 3_500,
+        answers_max_ms: 8_000,
         external_change: ExternalChange::Warn,
     }
 }
@@ -76,7 +77,15 @@ fn rows(task: &mut TaskMachine, offsets: std::ops::Range<i64>) {
 }
 
 fn tick(task: &mut TaskMachine, now_ms: u64, fresh: u128) -> Option<StartOver> {
-    task.tick(now_ms, id(fresh)).unwrap()
+    match task.tick(now_ms, id(fresh)).unwrap() {
+        Begun::Anew(start_over) => Some(start_over),
+        Begun::Open => None,
+        waits => panic!("it waits: {waits:?}"),
+    }
+}
+
+fn is_anew(begun: Result<Begun>) -> bool {
+    matches!(begun.unwrap(), Begun::Anew(_))
 }
 
 #[test]
@@ -171,6 +180,70 @@ fn a_rejected_session_starts_over_from_what_is_durable() {
     assert!(task.intake().run(&p(0)).is_new(0));
 }
 
+/// A task with a segment of each of two tables on its way, of which table 0 rejects its own.
+fn rejected_beside_a_commit() -> TaskMachine {
+    let mut task = task(2);
+    rows(&mut task, 0..5);
+    task.seal(0).unwrap();
+    task.seal(1).unwrap();
+    task.outcome(id(1), 0, 0, Verdict::Rejected("taken".into()));
+    task
+}
+
+// Promise: A task that starts over first hears what becomes of its other commits, so that it does not write their rows again
+#[test]
+fn a_session_hears_of_its_commits_before_it_starts_over() {
+    let mut task = rejected_beside_a_commit();
+    assert_eq!(task.tick(100, id(2)).unwrap(), Begun::Drains);
+    assert_eq!(task.tick(200, id(2)).unwrap(), Begun::Waits);
+    task.begins(&p(0), 5);
+    assert!(!task.intake().run(&p(0)).is_new(5), "it comes again");
+    task.read(&p(0), (5, 8), None);
+    task.begins(&p(1), 70);
+    task.read(&p(1), (70, 71), None);
+    assert_eq!(task.pre_commit(&p(0), 9), Some(0), "nothing is let go of");
+    task.outcome(id(1), 1, 0, Verdict::Durable);
+    let begun = tick(&mut task, 300, 3).unwrap();
+    assert_eq!(begun.rewinds, vec![(p(0), 0), (p(1), 70)]);
+    assert!(task.is_open());
+}
+
+#[test]
+fn a_session_does_not_wait_for_ever_to_start_over() {
+    let mut task = rejected_beside_a_commit();
+    assert_eq!(task.tick(100, id(2)).unwrap(), Begun::Drains);
+    assert_eq!(task.tick(8_099, id(2)).unwrap(), Begun::Waits);
+    assert!(tick(&mut task, 8_100, 2).is_some());
+    rows(&mut task, 0..5);
+    task.seal(0).unwrap();
+    task.outcome(id(2), 0, 0, Verdict::Expired);
+    assert!(tick(&mut task, 8_200, 3).is_some(), "nothing else is out");
+}
+
+#[test]
+fn of_a_lost_segment_and_those_after_it_nothing_is_waited_for() {
+    let mut task = task(1);
+    rows(&mut task, 0..2);
+    task.seal(0).unwrap();
+    rows(&mut task, 2..4);
+    task.seal(0).unwrap();
+    let error = SinkError::retriable("STORAGE_REFUSED", "later");
+    task.seal_failed(id(1), 0, 1, &error);
+    assert_eq!(task.tick(0, id(2)).unwrap(), Begun::Drains, "the first one");
+    task.outcome(id(1), 0, 0, Verdict::Durable);
+    assert_eq!(tick(&mut task, 0, 2).unwrap().rewinds, vec![(p(0), 2)]);
+}
+
+#[test]
+fn partitions_are_not_given_up_while_a_commit_is_on_its_way() {
+    let mut task = rejected_beside_a_commit();
+    assert!(task.drain(1_000), "the next owner should know of it");
+    assert_eq!(task.drain_left(1_500), Some(3_000));
+    task.outcome(id(1), 1, 0, Verdict::Durable);
+    assert_eq!(task.drain_left(1_600), None);
+    assert!(!task.drain(1_700));
+}
+
 #[test]
 fn rejections_of_another_writer_stop_the_task_and_name_both() {
     let mut task = task(1);
@@ -181,7 +254,7 @@ fn rejections_of_another_writer_stop_the_task_and_name_both() {
         task.tick(now_ms, Uuid::from_u128(u128::from(now_ms)))
     };
     for now_ms in [1_000, 2_000, 602_500, 602_600] {
-        assert!(reject(&mut task, now_ms).unwrap().is_some());
+        assert!(is_anew(reject(&mut task, now_ms)));
     }
     let error = reject(&mut task, 602_700).unwrap_err();
     assert_eq!(error.code(), "WRITER_CONFLICT");
@@ -198,7 +271,7 @@ fn rejections_between_rebalances_are_no_conflict() {
         let session = task.session();
         task.outcome(session, 0, 0, Verdict::Rejected("taken".to_owned()));
         let fresh = Uuid::from_u128(u128::from(now_ms) + 100);
-        assert!(task.tick(now_ms, fresh).unwrap().is_some());
+        assert!(is_anew(task.tick(now_ms, fresh)));
         task.revoke(&[p(0)]);
         task.assign(&[p(0)]);
     }
@@ -220,13 +293,13 @@ fn failures_that_do_not_pass_stop_the_task() {
     let mut task = task(1);
     let error = SinkError::retriable("STORAGE_FAILED", "try later");
     let fail = |task: &mut TaskMachine, now_ms| {
-        task.seal_failed(task.session(), &error);
+        task.seal_failed(task.session(), 0, 0, &error);
         task.tick(now_ms, Uuid::from_u128(u128::from(now_ms)))
     };
-    assert!(fail(&mut task, 5).unwrap().is_some());
-    assert!(fail(&mut task, 900_004).unwrap().is_some());
+    assert!(is_anew(fail(&mut task, 5)));
+    assert!(is_anew(fail(&mut task, 900_004)));
     task.outcome(task.session(), 0, 0, Verdict::Durable);
-    assert!(fail(&mut task, 900_005).unwrap().is_some(), "it went on");
+    assert!(is_anew(fail(&mut task, 900_005)), "it went on");
     let error = fail(&mut task, 1_800_005).unwrap_err();
     assert_eq!(error.code(), "SEGMENTS_FAIL");
     assert!(error.message().contains("STORAGE_FAILED"), "{error}");
@@ -255,7 +328,7 @@ fn answers_for_other_sessions_count_nothing() {
     let fatal = SinkError::fatal("TABLE_BLOCKED", "old");
     task.outcome(id(9), 0, 0, Verdict::Failed(Arc::new(fatal)));
     task.outcome(id(9), 0, 0, Verdict::Fenced { epoch: 9 });
-    task.seal_failed(id(9), &SinkError::internal("old"));
+    task.seal_failed(id(9), 0, 0, &SinkError::internal("old"));
     assert!(!task.outcome(id(9), 0, 0, Verdict::Durable));
     assert_eq!(tick(&mut task, 0, 2), None);
     assert!(task.outcome(id(1), 0, 0, Verdict::Durable));
@@ -307,7 +380,8 @@ fn a_table_of_another_uuid_makes_the_session_start_over() {
         (ErrorKind::Retriable, "TABLE_REPLACED")
     );
     assert_eq!(task.seal(0), None, "the other one must not get these rows");
-    let begun = task.recover(error, 0, id(2)).unwrap();
+    task.recover(error).unwrap();
+    let begun = tick(&mut task, 0, 2).unwrap();
     assert_eq!(begun.rewinds, vec![(p(0), 0)]);
     assert!(load_as(&mut task, 0, id(71), 0, Held::default()).is_ok());
 }
@@ -318,7 +392,7 @@ fn an_error_with_all_rows_in_place_is_the_frameworks_to_retry() {
     rows(&mut task, 0..3);
     let busy = || SinkError::retriable("CATALOG_BUSY", "later");
     assert_eq!(
-        task.recover(busy(), 0, id(2)).unwrap_err().code(),
+        task.recover(busy()).unwrap_err().code(),
         "CATALOG_BUSY"
     );
     task.moving(0).unwrap();
@@ -328,8 +402,10 @@ fn an_error_with_all_rows_in_place_is_the_frameworks_to_retry() {
     assert!(task.may_seal(0));
     task.spoil_all();
     let fatal = SinkError::fatal("DISK", "broken");
-    assert_eq!(task.recover(fatal, 0, id(2)).unwrap_err().code(), "DISK");
-    let begun = task.recover(busy(), 0, id(2)).unwrap();
+    assert_eq!(task.recover(fatal).unwrap_err().code(), "DISK");
+    task.recover(busy()).unwrap();
+    assert!(!task.is_open());
+    let begun = tick(&mut task, 0, 2).unwrap();
     assert_eq!(begun.rewinds, vec![(p(0), 0)]);
     assert!(!task.is_spoiled(0));
 }
