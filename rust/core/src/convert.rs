@@ -2,7 +2,8 @@
 //!
 //! `batch` takes the rows of frames and gives record batches; `column` and `primitive` hold the
 //! columns under construction, `fast` copies whole columns that need no conversion; `scalar` says
-//! what each column type takes, with `number`, `decimal`, `temporal` and `json` below it; `shape`
+//! what each column type takes, with `number`, `decimal`, `temporal`, `geometry` and
+//! `json` below it; `shape`
 //! is what is worked out once per source schema.
 //!
 //! Architecture Invariant: no value changes silently. A value that a column cannot hold exactly is
@@ -12,6 +13,7 @@ pub mod batch;
 mod column;
 pub mod decimal;
 mod fast;
+pub mod geometry;
 pub mod json;
 pub mod misfit;
 pub mod number;

@@ -3,6 +3,7 @@
 //! Not here: what a single value becomes (`convert`), how a change is committed (the engine).
 
 pub mod arrow;
+pub mod contract;
 pub mod evolve;
 mod ids;
 pub mod metadata;

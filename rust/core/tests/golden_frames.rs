@@ -192,6 +192,7 @@ golden!(
     logical_types,
     nested,
     plain_values,
+    recursive,
     requests,
     scalars,
     schemaless,

@@ -12,6 +12,7 @@ use super::state::WriterState;
 use super::summary::summary;
 use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
+use crate::schema::contract::{MAPPING_PROPERTY, check_mapping};
 
 /// What the catalog has to check and to change, as one atomic request.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,7 +116,7 @@ pub fn check_table(metadata: &TableMetadata) -> Result<()> {
             "the table is encrypted, which Frazil does not support; write to a table without `encryption.key-id`",
         ));
     }
-    Ok(())
+    check_mapping(metadata.properties().get(MAPPING_PROPERTY))
 }
 
 /// Returns where the next snapshot of `branch` goes.

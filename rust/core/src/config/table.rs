@@ -6,6 +6,7 @@ use iceberg::{NamespaceIdent, TableIdent};
 
 use super::partition::{self, PartitionTerm};
 use super::reader::{Reader, shown};
+use crate::schema::contract::MAPPING_VERSION;
 
 /// Parts of a table's name, namespaces and table together.
 const NAME_PARTS_MAX: usize = 5;
@@ -72,6 +73,8 @@ pub struct TableConfig {
     pub case_insensitive: bool,
     /// Properties of the table when it is created.
     pub auto_create_props: BTreeMap<String, String>,
+    /// The version of the type mapping that the table is created with.
+    pub mapping_version: u32,
     /// Properties laid over the table's for this writer.
     pub write_props: BTreeMap<String, String>,
     /// The columns that say where a record came from, in the order of [`MetadataColumn::ALL`].
@@ -211,6 +214,10 @@ fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableCo
         force_optional: truth(reader, "iceberg.tables.schema-force-optional"),
         case_insensitive: truth(reader, "iceberg.tables.schema-case-insensitive"),
         auto_create_props: reader.below("iceberg.tables.auto-create-props."),
+        mapping_version: reader
+            .number("frazil.mapping-version")
+            .and_then(|version| u32::try_from(version).ok())
+            .unwrap_or(MAPPING_VERSION),
         write_props: reader.below("iceberg.tables.write-props."),
         metadata_columns: {
             let key = choose(

@@ -132,6 +132,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             force_optional: false,
             case_insensitive: false,
             auto_create_props: BTreeMap::new(),
+            mapping_version: 1,
             write_props: BTreeMap::new(),
             metadata_columns: vec![],
         }

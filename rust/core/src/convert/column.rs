@@ -19,7 +19,7 @@ use crate::error::{Result, SinkError};
 use crate::limits::NESTING_MAX;
 use crate::schema::metadata::MetadataColumn;
 use crate::schema::names::Names;
-use crate::schema::types;
+pub(super) use crate::schema::types::shows_type;
 use crate::wire::{ArrayCell, Cell, MapCell, StructCell};
 
 /// Slots that a new column has room for before it grows.
@@ -544,12 +544,6 @@ impl Column {
 /// Describes a map that cannot be a record because of `key`.
 pub(super) fn key_is_not_text(key: Cell<'_>) -> Misfit {
     misfit(Reason::NotConvertible, key).detail("a record's map needs keys that are text")
-}
-
-/// Tells whether a value that no column takes would be lost: not so for nulls, empty lists and
-/// empty maps, which show no type either.
-pub(super) fn shows_type(cell: Cell<'_>) -> bool {
-    !matches!(types::type_of_value(cell), Ok(None))
 }
 
 /// The shape of a column whose values have no schema.

@@ -126,33 +126,75 @@ impl Decimal {
     /// make more than 400 digits is written with an exponent instead.
     pub fn write_plain(self, out: &mut String) {
         let digits = self.unscaled.unsigned_abs().to_string();
-        if self.unscaled < 0 {
-            out.push('-');
+        write_digits(self.unscaled < 0, &digits, self.scale, out);
+    }
+}
+
+/// The longest number, in bytes, whose digits are written: 1,233 digits.
+const WIDE_BYTES_MAX: usize = 512;
+
+/// Appends the digits of a number of more than 128 bits, given as [`Decimal::from_be_bytes`] takes
+/// it; see [`Decimal::write_plain`]. No column but text can hold such a number.
+pub fn write_wide(bytes: &[u8], scale: i32, out: &mut String) -> Result<(), Reason> {
+    if bytes.len() > WIDE_BYTES_MAX {
+        return Err(Reason::OutOfRange);
+    }
+    let negative = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
+    let mut magnitude = bytes.to_vec();
+    if negative {
+        let mut carry = true;
+        for byte in magnitude.iter_mut().rev() {
+            let (negated, overflow) = (!*byte).overflowing_add(u8::from(carry));
+            *byte = negated;
+            carry = overflow;
         }
-        if !(-400..=400).contains(&self.scale) {
-            out.push_str(&format!("{digits}E{}", -i64::from(self.scale)));
-            return;
+    }
+    // The lowest digits first, nine at a time.
+    let mut groups = Vec::new();
+    while magnitude.iter().any(|byte| *byte != 0) {
+        let mut rest: u64 = 0;
+        for byte in &mut magnitude {
+            let part = rest << 8 | u64::from(*byte);
+            *byte = u8::try_from(part / 1_000_000_000).unwrap_or(u8::MAX);
+            rest = part % 1_000_000_000;
         }
-        let scale = usize::try_from(self.scale.max(0)).unwrap_or(0);
-        if self.scale <= 0 {
-            out.push_str(&digits);
-            if self.unscaled != 0 {
-                for _ in self.scale..0 {
-                    out.push('0');
-                }
-            }
-        } else if digits.len() <= scale {
-            out.push_str("0.");
-            for _ in digits.len()..scale {
+        groups.push(rest);
+    }
+    let mut digits = groups.pop().unwrap_or(0).to_string();
+    for group in groups.iter().rev() {
+        digits.push_str(&format!("{group:09}"));
+    }
+    write_digits(negative, &digits, scale, out);
+    Ok(())
+}
+
+fn write_digits(negative: bool, digits: &str, scale: i32, out: &mut String) {
+    if negative {
+        out.push('-');
+    }
+    if !(-400..=400).contains(&scale) {
+        out.push_str(&format!("{digits}E{}", -i64::from(scale)));
+        return;
+    }
+    let places = usize::try_from(scale.max(0)).unwrap_or(0);
+    if scale <= 0 {
+        out.push_str(digits);
+        if digits != "0" {
+            for _ in scale..0 {
                 out.push('0');
             }
-            out.push_str(&digits);
-        } else {
-            let (whole, fraction) = digits.split_at(digits.len() - scale);
-            out.push_str(whole);
-            out.push('.');
-            out.push_str(fraction);
         }
+    } else if digits.len() <= places {
+        out.push_str("0.");
+        for _ in digits.len()..places {
+            out.push('0');
+        }
+        out.push_str(digits);
+    } else {
+        let (whole, fraction) = digits.split_at(digits.len() - places);
+        out.push_str(whole);
+        out.push('.');
+        out.push_str(fraction);
     }
 }
 
@@ -294,7 +336,39 @@ mod tests {
         }
     }
 
+    #[test]
+    fn numbers_of_any_width_keep_their_digits() {
+        let wide = |bytes: &[u8], scale| {
+            let mut out = String::new();
+            write_wide(bytes, scale, &mut out).map(|()| out)
+        };
+        let mut two_to_128 = vec![1];
+        two_to_128.extend_from_slice(&[0; 16]);
+        assert_eq!(
+            wide(&two_to_128, 0).as_deref(),
+            Ok("340282366920938463463374607431768211456")
+        );
+        let mut negative = vec![0xFF];
+        negative.extend_from_slice(&[0; 16]);
+        assert_eq!(
+            wide(&negative, 38).as_deref(),
+            Ok("-3.40282366920938463463374607431768211456")
+        );
+        let mut longest = vec![0x7F];
+        longest.extend_from_slice(&[0xFF; WIDE_BYTES_MAX - 1]);
+        assert_eq!(wide(&longest, 0).map(|digits| digits.len()), Ok(1_233));
+        longest.push(0);
+        assert_eq!(wide(&longest, 0), Err(Reason::OutOfRange));
+    }
+
     proptest! {
+        #[test]
+        fn a_number_is_written_alike_at_any_width(unscaled in any::<i128>(), scale in -40..60_i32) {
+            let mut out = String::new();
+            write_wide(&unscaled.to_be_bytes(), scale, &mut out).unwrap();
+            prop_assert_eq!(out, plain(Decimal { unscaled, scale }));
+        }
+
         #[test]
         fn plain_text_reads_back(unscaled in any::<i128>(), scale in 0..60_i32) {
             let number = Decimal { unscaled, scale };

@@ -131,6 +131,11 @@ fn copy(
         {
             rows.gather(values, out, i64::from_le_bytes);
         }
+        (ColumnData::Int64(values), Primitives::TimestampNanos { values: out, .. })
+            if semantic == Semantic::EpochNano =>
+        {
+            rows.gather(values, out, i64::from_le_bytes);
+        }
         (ColumnData::Timestamp(values), Primitives::Timestamp { values: out, .. }) => {
             return milliseconds(values, out, rows);
         }

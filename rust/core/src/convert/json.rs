@@ -44,7 +44,7 @@ pub fn write(
             }
             out.push('}');
         }
-        Value::Nested(Cell::Struct(record)) => {
+        Value::Nested(Cell::Struct(record)) | Value::Geometry(record) => {
             out.push('{');
             for (index, field) in record.fields().iter().enumerate() {
                 separate(index, out);
@@ -54,12 +54,15 @@ pub fn write(
             }
             out.push('}');
         }
-        Value::Text(text) => write_string(text, out)?,
+        Value::Text(text) | Value::BareText(text) => write_string(text, out)?,
         Value::Float(value) if !value.is_finite() => quote(Value::Float(value), out)?,
         Value::Double(value) if !value.is_finite() => quote(Value::Double(value), out)?,
-        Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Double(_) | Value::Decimal(_) => {
-            scalar::write_text(value, out)?
-        }
+        Value::Bool(_)
+        | Value::Int(_)
+        | Value::Float(_)
+        | Value::Double(_)
+        | Value::Decimal(_)
+        | Value::WideDecimal { .. } => scalar::write_text(value, out)?,
         other => quote(other, out)?,
     }
     Ok(())

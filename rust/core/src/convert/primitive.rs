@@ -110,6 +110,20 @@ impl Texts {
 }
 
 impl Blobs {
+    /// Ends a byte string where the heap ends; takes it back if an offset cannot say so.
+    fn close(&mut self) -> Result<(), Reason> {
+        match i64::try_from(self.data.len()) {
+            Ok(end) => {
+                self.offsets.push(end);
+                Ok(())
+            }
+            Err(_) => {
+                self.truncate(self.offsets.len());
+                Err(Reason::OutOfRange)
+            }
+        }
+    }
+
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), Reason> {
         let end = self.data.len().checked_add(bytes.len());
         let end = end.and_then(|end| i64::try_from(end).ok());
@@ -173,6 +187,10 @@ impl Primitives {
 
     /// Appends `value`, or nothing and says why.
     pub(super) fn push(&mut self, value: Value<'_>) -> Result<(), Reason> {
+        let value = match value {
+            Value::BareText(text) if !self.is_bytes() => Value::Text(text),
+            value => value,
+        };
         match self {
             Primitives::Boolean(values) => values.append(scalar::to_bool(value)?),
             Primitives::Int(values) => values.push(scalar::to_i32(value)?),
@@ -204,12 +222,31 @@ impl Primitives {
             }
             Primitives::Uuid(data) => data.extend_from_slice(&scalar::to_uuid(value)?),
             Primitives::Fixed { data, length } => {
-                let length = usize::try_from(*length).map_err(|_| Reason::WrongLength)?;
-                data.extend_from_slice(scalar::to_fixed(value, length)?);
+                let before = data.len();
+                let written = scalar::write_bytes(value, data).and_then(|()| {
+                    match usize::try_from(*length) == Ok(data.len() - before) {
+                        true => Ok(()),
+                        false => Err(Reason::WrongLength),
+                    }
+                });
+                if written.is_err() {
+                    data.truncate(before);
+                }
+                written?;
             }
-            Primitives::Binary(blobs) => blobs.push(scalar::to_bytes(value)?)?,
+            Primitives::Binary(blobs) => {
+                if let Err(reason) = scalar::write_bytes(value, &mut blobs.data) {
+                    blobs.truncate(blobs.offsets.len());
+                    return Err(reason);
+                }
+                blobs.close()?;
+            }
         }
         Ok(())
+    }
+
+    fn is_bytes(&self) -> bool {
+        matches!(self, Primitives::Fixed { .. } | Primitives::Binary(_))
     }
 
     /// Appends a default of the table's schema; false if it is not of the column's type.

@@ -1,17 +1,6 @@
 //! Each column type from each kind of value: exactly, or not at all.
 //!
-//! | column | takes |
-//! |---|---|
-//! | boolean | boolean; text `true`, `false` in any case |
-//! | int, long | integers in range; floats and decimals without a fraction; text of digits; dates, times and timestamps with a logical type, as the number that the source sent |
-//! | float, double | floats; integers they hold exactly; decimals and text whose digits survive |
-//! | decimal | integers, floats (their shortest text), decimals, text: without rounding |
-//! | string | everything; bytes as base64, temporal values as ISO text, nested values as JSON |
-//! | uuid | text with hyphens; 16 bytes |
-//! | binary, fixed | bytes |
-//! | date | dates; ISO text; timestamps at midnight, and `java.util.Date` without a schema (its UTC day) |
-//! | time | times within one day; ISO text |
-//! | timestamp, timestamptz | timestamps; dates (their midnight); ISO text |
+//! `schema::contract` says which is which; the tests compare it with this module cell by cell.
 //!
 //! A bare number is never a date, time or timestamp (the Apache sink takes milliseconds, or days):
 //! a wrong unit would pass unseen. Timestamps without a zone are UTC, and a point in time lands in
@@ -20,12 +9,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use super::decimal::Decimal;
+use super::decimal::{self, Decimal};
+use super::geometry;
 use super::json;
 use super::misfit::Reason;
 use super::number;
 use super::temporal;
 use super::value::{Value, time_of_day};
+use crate::wire::Cell;
 
 /// Returns the value of a `boolean` column.
 pub fn to_bool(value: Value<'_>) -> Result<bool, Reason> {
@@ -48,7 +39,8 @@ pub fn to_i64(value: Value<'_>) -> Result<i64, Reason> {
         Value::Decimal(value) => value.to_i64(),
         Value::Date { days } => Ok(i64::from(days)),
         Value::Time { raw, .. } | Value::Timestamp { raw, .. } => Ok(raw),
-        Value::Bool(_) | Value::Bytes(_) | Value::Nested(_) => Err(Reason::NotConvertible),
+        Value::WideDecimal { .. } => Err(Reason::OutOfRange),
+        _ => Err(Reason::NotConvertible),
     }
 }
 
@@ -65,6 +57,8 @@ pub fn to_f64(value: Value<'_>) -> Result<f64, Reason> {
         Value::Double(value) => Ok(value),
         Value::Text(text) => number::parse_f64(text),
         Value::Decimal(value) => number::decimal_to_f64(value),
+        // A double has no more than 17 digits that count.
+        Value::WideDecimal { .. } => Err(Reason::PrecisionLoss),
         _ => Err(Reason::NotConvertible),
     }
 }
@@ -77,6 +71,7 @@ pub fn to_f32(value: Value<'_>) -> Result<f32, Reason> {
         Value::Double(value) => number::f64_to_f32(value),
         Value::Text(text) => number::parse_f32(text),
         Value::Decimal(value) => number::decimal_to_f32(value),
+        Value::WideDecimal { .. } => Err(Reason::PrecisionLoss),
         _ => Err(Reason::NotConvertible),
     }
 }
@@ -92,9 +87,22 @@ pub fn to_decimal(value: Value<'_>, precision: u32, scale: u32) -> Result<i128, 
         Value::Double(value) => number::f64_to_decimal(value)?,
         Value::Text(text) => Decimal::parse(text)?,
         Value::Decimal(value) => value,
+        Value::WideDecimal { .. } => return Err(Reason::OutOfRange),
         _ => return Err(Reason::NotConvertible),
     };
     decimal.fit(precision, scale)
+}
+
+/// Tells why a value that is neither text nor a date or time is none.
+fn not_temporal(value: Value<'_>) -> Reason {
+    match value {
+        Value::Int(_)
+        | Value::Float(_)
+        | Value::Double(_)
+        | Value::Decimal(_)
+        | Value::WideDecimal { .. } => Reason::UnitUnknown,
+        _ => Reason::NotConvertible,
+    }
 }
 
 /// Returns the days of a `date` column.
@@ -110,10 +118,7 @@ pub fn to_date(value: Value<'_>) -> Result<i32, Reason> {
             }
             temporal::day_of(nanos)
         }
-        Value::Int(_) | Value::Float(_) | Value::Double(_) | Value::Decimal(_) => {
-            Err(Reason::UnitUnknown)
-        }
-        _ => Err(Reason::NotConvertible),
+        _ => Err(not_temporal(value)),
     }
 }
 
@@ -122,10 +127,7 @@ pub fn to_time(value: Value<'_>) -> Result<i64, Reason> {
     let nanos = match value {
         Value::Time { nanos, .. } => time_of_day(nanos)?,
         Value::Text(text) => temporal::parse_time(text)?,
-        Value::Int(_) | Value::Float(_) | Value::Double(_) | Value::Decimal(_) => {
-            return Err(Reason::UnitUnknown);
-        }
-        _ => return Err(Reason::NotConvertible),
+        _ => return Err(not_temporal(value)),
     };
     temporal::exact_units(i128::from(nanos), temporal::NANOS_PER_MICRO)
 }
@@ -136,10 +138,7 @@ pub fn to_timestamp(value: Value<'_>, unit_nanos: i64) -> Result<i64, Reason> {
         Value::Timestamp { nanos, .. } => nanos,
         Value::Date { days } => i128::from(days) * i128::from(temporal::NANOS_PER_DAY),
         Value::Text(text) => temporal::parse_timestamp(text)?,
-        Value::Int(_) | Value::Float(_) | Value::Double(_) | Value::Decimal(_) => {
-            return Err(Reason::UnitUnknown);
-        }
-        _ => return Err(Reason::NotConvertible),
+        _ => return Err(not_temporal(value)),
     };
     temporal::exact_units(nanos, unit_nanos)
 }
@@ -157,23 +156,19 @@ pub fn to_uuid(value: Value<'_>) -> Result<[u8; 16], Reason> {
     }
 }
 
-/// Returns the bytes of a `binary` column. Text is refused: its encoding is not known (the Apache
-/// sink decodes it as base64, and turns other words into other bytes).
-pub fn to_bytes<'a>(value: Value<'a>) -> Result<&'a [u8], Reason> {
+/// Appends the bytes of a `binary` column. Text with a schema is refused: its encoding is not
+/// known. Text without one is what JSON has for bytes, which Connect writes as base64; only that is
+/// taken, with its padding.
+pub fn write_bytes(value: Value<'_>, out: &mut Vec<u8>) -> Result<(), Reason> {
     match value {
-        Value::Bytes(bytes) => Ok(bytes),
-        _ => Err(Reason::NotConvertible),
+        Value::Bytes(bytes) => out.extend_from_slice(bytes),
+        Value::BareText(text) => BASE64
+            .decode_vec(text, out)
+            .map_err(|_| Reason::Malformed)?,
+        Value::Geometry(record) => geometry::write_wkb(&record, out)?,
+        _ => return Err(Reason::NotConvertible),
     }
-}
-
-/// Returns the bytes of a `fixed[length]` column.
-pub fn to_fixed<'a>(value: Value<'a>, length: usize) -> Result<&'a [u8], Reason> {
-    let bytes = to_bytes(value)?;
-    if bytes.len() == length {
-        Ok(bytes)
-    } else {
-        Err(Reason::WrongLength)
-    }
+    Ok(())
 }
 
 /// Appends the text of a `string` column.
@@ -183,13 +178,15 @@ pub fn write_text(value: Value<'_>, out: &mut String) -> Result<(), Reason> {
         Value::Int(value) => out.push_str(&value.to_string()),
         Value::Float(value) => number::write_f32(value, out),
         Value::Double(value) => number::write_f64(value, out),
-        Value::Text(text) => out.push_str(text),
+        Value::Text(text) | Value::BareText(text) => out.push_str(text),
         Value::Bytes(bytes) => BASE64.encode_string(bytes, out),
         Value::Decimal(value) => value.write_plain(out),
-        Value::Date { days } => temporal::write_date(days, out)?,
+        Value::WideDecimal { unscaled, scale } => decimal::write_wide(unscaled, scale, out)?,
+        Value::Date { days } => temporal::write_date(days, out),
         Value::Time { nanos, .. } => temporal::write_time(time_of_day(nanos)?, out),
         Value::Timestamp { nanos, zoned, .. } => temporal::write_timestamp(nanos, zoned, out)?,
         Value::Nested(cell) => json::write(cell, None, out, 1)?,
+        Value::Geometry(record) => json::write(Cell::Struct(record), None, out, 1)?,
     }
     Ok(())
 }

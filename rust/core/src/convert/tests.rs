@@ -1,6 +1,9 @@
 //! Tests of whole frames: what lands, and what is refused with which code.
 
+mod complaints;
+mod contract;
 mod random;
+mod roundtrip;
 mod types;
 
 use std::sync::Arc;

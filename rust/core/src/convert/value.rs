@@ -19,10 +19,19 @@ pub enum Value<'a> {
     Double(f64),
     /// Text.
     Text(&'a str),
+    /// Text without a schema. JSON has no other form for bytes, so it may be base64.
+    BareText(&'a str),
     /// Raw bytes.
     Bytes(&'a [u8]),
     /// An exact decimal number.
     Decimal(Decimal),
+    /// A decimal number of more than 128 bits.
+    WideDecimal {
+        /// Two's complement, big-endian.
+        unscaled: &'a [u8],
+        /// Digits after the point.
+        scale: i32,
+    },
     /// A day.
     Date {
         /// Days since the epoch.
@@ -48,6 +57,8 @@ pub enum Value<'a> {
     },
     /// A list, map or struct.
     Nested(Cell<'a>),
+    /// A struct with well-known binary in its field `wkb`.
+    Geometry(StructCell<'a>),
 }
 
 impl<'a> Value<'a> {
@@ -62,11 +73,10 @@ impl<'a> Value<'a> {
             Cell::Int64(value) => integer(value, semantic),
             Cell::Float32(value) => Value::Float(value),
             Cell::Float64(value) => Value::Double(value),
+            Cell::String(value) if semantic == Semantic::Schemaless => Value::BareText(value),
             Cell::String(value) => Value::Text(value),
             Cell::Bytes(value) => Value::Bytes(value),
-            Cell::Decimal { unscaled, scale } => {
-                Value::Decimal(Decimal::from_be_bytes(unscaled, scale)?)
-            }
+            Cell::Decimal { unscaled, scale } => decimal(unscaled, scale),
             Cell::Date { days } => Value::Date { days },
             Cell::Time { ms } => time(i64::from(ms), NANOS_PER_MILLI),
             Cell::Timestamp { ms } => Value::Timestamp {
@@ -78,8 +88,16 @@ impl<'a> Value<'a> {
             Cell::Struct(record) if semantic == Semantic::VariableScaleDecimal => {
                 return variable_scale_decimal(&record);
             }
+            Cell::Struct(record) if semantic == Semantic::Geometry => Value::Geometry(record),
             Cell::Array(_) | Cell::Map(_) | Cell::Struct(_) => Value::Nested(cell),
         }))
+    }
+}
+
+fn decimal(unscaled: &[u8], scale: i32) -> Value<'_> {
+    match Decimal::from_be_bytes(unscaled, scale) {
+        Ok(decimal) => Value::Decimal(decimal),
+        Err(_) => Value::WideDecimal { unscaled, scale },
     }
 }
 
@@ -129,9 +147,7 @@ fn variable_scale_decimal<'a>(record: &StructCell<'a>) -> Result<Option<Value<'a
         _ => return Err(Reason::NotConvertible),
     };
     match record.get("value") {
-        Some(Cell::Bytes(unscaled)) if !unscaled.is_empty() => {
-            Decimal::from_be_bytes(unscaled, scale).map(|decimal| Some(Value::Decimal(decimal)))
-        }
+        Some(Cell::Bytes(unscaled)) if !unscaled.is_empty() => Ok(Some(decimal(unscaled, scale))),
         _ => Err(Reason::NotConvertible),
     }
 }

@@ -31,10 +31,13 @@ pub enum Semantic {
     TimeText,
     /// ISO text of a wall-clock timestamp (`io.debezium.time.IsoTimestamp`).
     TimestampText,
-    /// Text of a UUID (`io.debezium.data.Uuid`).
+    /// Text of a UUID (`io.debezium.data.Uuid`, and `uuid` as Avro has it).
     UuidText,
     /// A struct of scale and unscaled bytes (`io.debezium.data.VariableScaleDecimal`).
     VariableScaleDecimal,
+    /// A struct of well-known binary and a reference system (`io.debezium.data.geometry.Point`,
+    /// `Geometry`, `Geography`).
+    Geometry,
 }
 
 impl Semantic {
@@ -42,7 +45,10 @@ impl Semantic {
     pub fn of(schema: &SourceSchema) -> Self {
         let name = schema.name.as_deref().unwrap_or_default();
         let Some(name) = name.strip_prefix("io.debezium.") else {
-            return Semantic::Plain;
+            return match (name, schema.kind()) {
+                ("uuid", SourceKind::String) => Semantic::UuidText,
+                _ => Semantic::Plain,
+            };
         };
         match (name, schema.kind()) {
             ("time.Date", SourceKind::Int32) => Semantic::EpochDay,
@@ -58,6 +64,10 @@ impl Semantic {
             ("time.IsoTimestamp", SourceKind::String) => Semantic::TimestampText,
             ("data.Uuid", SourceKind::String) => Semantic::UuidText,
             ("data.VariableScaleDecimal", SourceKind::Struct) => Semantic::VariableScaleDecimal,
+            (
+                "data.geometry.Point" | "data.geometry.Geometry" | "data.geometry.Geography",
+                SourceKind::Struct,
+            ) => Semantic::Geometry,
             _ => Semantic::Plain,
         }
     }

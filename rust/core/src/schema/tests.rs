@@ -149,24 +149,37 @@ fn debezium_types_become_what_they_mean() {
 }
 
 #[test]
-fn types_that_no_column_has_are_refused() {
+fn a_decimal_column_holds_every_number_of_its_schema() {
     let decimal = |scale| SourceSchema::logical_type(LogicalType::Decimal { scale });
-    let bounded = |precision| decimal(2).with_parameter("connect.decimal.precision", precision);
-    for source in [
-        decimal(-2),
-        decimal(39),
-        bounded("39"),
-        bounded("1"),
-        bounded("0"),
-        bounded("many"),
-        SourceSchema::structure([]),
-        SourceSchema::array(SourceSchema::structure([])),
-    ] {
-        assert_eq!(
-            created_one(source).unwrap_err().code(),
-            "SCHEMA_TYPE_UNSUPPORTED"
-        );
+    let bounded = |precision: &str, scale| {
+        decimal(scale).with_parameter("connect.decimal.precision", precision)
+    };
+    assert_types([
+        (decimal(-2), "decimal(38, 0)"),
+        (decimal(38), "decimal(38, 38)"),
+        (decimal(39), "string"),
+        (bounded("5", -2), "decimal(7, 0)"),
+        (bounded("36", -2), "decimal(38, 0)"),
+        (bounded("37", -2), "string"),
+        (bounded("38", 38), "decimal(38, 38)"),
+        (bounded("39", 2), "string"),
+        (bounded("3", 5), "decimal(5, 5)"),
+        (bounded("4294967295", -2), "string"),
+    ]);
+    for precision in ["0", "-1", "many", "", "1.5"] {
+        let error = created_one(bounded(precision, 2)).unwrap_err();
+        assert_eq!(error.code(), "SCHEMA_TYPE_UNSUPPORTED", "{precision}");
     }
+}
+
+#[test]
+fn a_struct_without_fields_is_text() {
+    let empty = || SourceSchema::structure([]);
+    assert_eq!(created_one(empty()).unwrap().to_string(), "string");
+    let Type::List(list) = created_one(SourceSchema::array(empty())).unwrap() else {
+        panic!("no list");
+    };
+    assert_eq!(list.element_field.field_type.to_string(), "string");
 }
 
 #[test]
@@ -191,6 +204,7 @@ fn ids_are_given_level_by_level_and_nullability_is_kept() {
     let with_topic = CreateOptions {
         force_optional: false,
         metadata_columns: vec![MetadataColumn::Topic],
+        ..CreateOptions::default()
     };
     assert_eq!(
         show(&created(source(), &with_topic).unwrap()),
@@ -262,14 +276,12 @@ fn a_value_without_a_schema_shows_the_types() {
         ])),
         "SCHEMA_NAME_DUPLICATE"
     );
-    assert_eq!(
-        code(Value::object([("d", Value::Decimal(i128::MAX, 0))])),
-        "SCHEMA_TYPE_UNSUPPORTED"
-    );
     let keys = Value::Map(vec![(Value::Int64(1), Value::Int64(1))]);
+    assert_eq!(code(keys.clone()), "SCHEMA_TYPE_UNSUPPORTED");
+    let wide = Value::object([("d", Value::Decimal(i128::MAX, 0)), ("m", keys)]);
     assert_eq!(
-        code(Value::object([("m", keys)])),
-        "SCHEMA_TYPE_UNSUPPORTED"
+        show(&inferred(wide).unwrap()),
+        ["1 d string", "2 m map", "3 m.key* long", "4 m.value long"]
     );
     let dotted = Value::object([
         ("a.b", Value::Int64(1)),
@@ -372,6 +384,7 @@ fn a_table_grows_by_what_a_value_has_more() {
             "12 new list",
             "13 new.element struct",
             "14 new.element.a long",
+            "15 new.element.b boolean",
         ]
     );
     assert_eq!(grown.identifier_field_ids().collect::<Vec<_>>(), [1]);
@@ -416,7 +429,11 @@ fn a_table_grows_by_what_a_schema_has_more() {
             "s",
             SourceSchema::structure([("z", scalar(SourceKind::Int32))]),
         ),
-        ("bad", SourceSchema::structure([])),
+        (
+            "bad",
+            SourceSchema::logical_type(LogicalType::Decimal { scale: 1 })
+                .with_parameter("connect.decimal.precision", "many"),
+        ),
         ("c", scalar(SourceKind::String)),
     ]);
     let evolution = EvolutionRules::default()

@@ -1,27 +1,12 @@
 //! From a source's schema, or a value without one, to the types of a new table or column.
 //!
-//! | Connect | Iceberg |
-//! |---|---|
-//! | BOOLEAN | boolean |
-//! | INT8, INT16, INT32 | int |
-//! | INT64 | long |
-//! | FLOAT32, FLOAT64 | float, double |
-//! | STRING, BYTES | string, binary |
-//! | Decimal | decimal(`connect.decimal.precision` or 38, scale) |
-//! | Date, Time, Timestamp | date, time, timestamptz |
-//! | `io.debezium.time.` Date, IsoDate | date |
-//! | … Time, MicroTime, NanoTime, IsoTime | time |
-//! | … Timestamp, MicroTimestamp, NanoTimestamp, IsoTimestamp | timestamp |
-//! | … ZonedTimestamp | timestamptz |
-//! | `io.debezium.data.` Uuid | uuid |
-//! | … VariableScaleDecimal | string |
-//! | any other name | as its kind |
-//! | ARRAY, MAP, STRUCT | list, map, struct |
+//! What each source becomes is in `docs/types.md`, which is made from `schema::contract`; the tests
+//! compare it with this module. Everything that has no column type of its own becomes a `string`
+//! that holds all of it: decimals of more than 38 digits as their digits, structs without fields,
+//! lists of values that have no type in common and maps whose keys have none as JSON.
 //!
-//! Without a schema: text string, boolean, integers long, floats double, decimals
-//! `decimal(max(digits, scale), scale)`, bytes binary, dates, times, timestamps timestamptz, lists
-//! of their first element that has a type, maps struct. Nulls, empty lists and empty maps have no
-//! type, and so no column until a value shows one.
+//! Without a schema, nulls, empty lists and empty maps show no type, and so get no column until a
+//! value shows one. Maps with text keys are structs: they are the objects of JSON.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,14 +33,25 @@ pub struct CreateOptions {
     pub force_optional: bool,
     /// Columns to add behind those of the record.
     pub metadata_columns: Vec<MetadataColumn>,
+    /// Whether the table will hold nanoseconds: its format version is 3 or later.
+    pub nanoseconds: bool,
+}
+
+impl CreateOptions {
+    fn rules(&self) -> TypeRules {
+        TypeRules {
+            force_optional: self.force_optional,
+            nanoseconds: self.nanoseconds,
+        }
+    }
 }
 
 /// Returns the schema of a new table for values like `value`, whose schema is taken from the value
 /// itself. Tell tombstones apart before.
 pub fn table_schema(value: Cell<'_>, options: &CreateOptions) -> Result<Schema> {
     let mut fields = match value {
-        Cell::Struct(record) => struct_fields(record.schema(), options.force_optional, 1)?,
-        Cell::Map(record) => inferred_fields(&record, 1)?,
+        Cell::Struct(record) => struct_fields(record.schema(), options.rules(), 1)?,
+        Cell::Map(record) => inferred_fields(&record, options.rules(), 1)?,
         other => {
             return Err(SinkError::data(
                 "VALUE_NOT_A_RECORD",
@@ -92,9 +88,27 @@ fn build(fields: Vec<NestedFieldRef>) -> Result<Schema> {
         })
 }
 
+/// What decides the type of a new column beside its source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TypeRules {
+    /// Makes every field optional, also those inside of structs, lists and maps.
+    pub force_optional: bool,
+    /// Whether the table can hold nanoseconds: its format version is 3 or later.
+    pub nanoseconds: bool,
+}
+
+impl From<bool> for TypeRules {
+    fn from(force_optional: bool) -> Self {
+        TypeRules {
+            force_optional,
+            nanoseconds: false,
+        }
+    }
+}
+
 /// Returns the type of a column for values of `source`, its fields not yet numbered.
-pub fn type_of(source: &SourceSchema, force_optional: bool) -> Result<Type> {
-    typed(source, force_optional, 1)
+pub fn type_of(source: &SourceSchema, rules: impl Into<TypeRules>) -> Result<Type> {
+    typed(source, rules.into(), 1)
 }
 
 /// Returns the type that `value` shows, its fields not yet numbered; `None` if it shows none.
@@ -102,26 +116,12 @@ pub fn type_of_value(value: Cell<'_>) -> Result<Option<Type>> {
     inferred(value, 1)
 }
 
-fn typed(source: &SourceSchema, force_optional: bool, depth: usize) -> Result<Type> {
+fn typed(source: &SourceSchema, rules: TypeRules, depth: usize) -> Result<Type> {
     check_depth(depth)?;
     if let Some(logical) = source.logical() {
         return logical_type(source, logical).map(Type::Primitive);
     }
-    let primitive = match Semantic::of(source) {
-        Semantic::EpochDay | Semantic::DateText => Some(Primitive::Date),
-        Semantic::MilliOfDay | Semantic::MicroOfDay | Semantic::NanoOfDay | Semantic::TimeText => {
-            Some(Primitive::Time)
-        }
-        Semantic::EpochMilli
-        | Semantic::EpochMicro
-        | Semantic::EpochNano
-        | Semantic::TimestampText => Some(Primitive::Timestamp),
-        Semantic::ZonedTimestampText => Some(Primitive::Timestamptz),
-        Semantic::UuidText => Some(Primitive::Uuid),
-        Semantic::VariableScaleDecimal => Some(Primitive::String),
-        Semantic::Plain | Semantic::Schemaless => None,
-    };
-    if let Some(primitive) = primitive {
+    if let Some(primitive) = semantic_type(Semantic::of(source), rules) {
         return Ok(Type::Primitive(primitive));
     }
     Ok(Type::Primitive(match source.kind() {
@@ -134,26 +134,43 @@ fn typed(source: &SourceSchema, force_optional: bool, depth: usize) -> Result<Ty
         SourceKind::Bytes => Primitive::Binary,
         SourceKind::Array => {
             let element = child(source.value())?;
-            let element_type = typed(element, force_optional, depth + 1)?;
-            let required = !element.optional && !force_optional;
+            let element_type = typed(element, rules, depth + 1)?;
+            let required = !element.optional && !rules.force_optional;
             return Ok(list_of(element_type, required));
         }
         SourceKind::Map => {
             let (key, value) = (child(source.key())?, child(source.value())?);
-            let key_type = typed(key, force_optional, depth + 1)?;
-            let value_type = typed(value, force_optional, depth + 1)?;
-            let required = !value.optional && !force_optional;
-            let value_field = NestedField::map_value_element(0, value_type, required);
-            return Ok(Type::Map(MapType {
-                key_field: Arc::new(NestedField::map_key_element(0, key_type)),
-                value_field: Arc::new(value_field),
-            }));
+            let key_type = typed(key, rules, depth + 1)?;
+            let value_type = typed(value, rules, depth + 1)?;
+            let required = !value.optional && !rules.force_optional;
+            return Ok(map_of(key_type, value_type, required));
         }
+        // As JSON: Parquet has no groups without fields.
+        SourceKind::Struct if source.fields().is_empty() => Primitive::String,
         SourceKind::Struct => {
-            let fields = struct_fields(source, force_optional, depth)?;
+            let fields = struct_fields(source, rules, depth)?;
             return Ok(Type::Struct(StructType::new(fields)));
         }
     }))
+}
+
+/// Returns the type that a meaning asks for, `None` when the kind decides.
+fn semantic_type(semantic: Semantic, rules: TypeRules) -> Option<Primitive> {
+    Some(match semantic {
+        Semantic::EpochDay | Semantic::DateText => Primitive::Date,
+        Semantic::MilliOfDay | Semantic::MicroOfDay | Semantic::NanoOfDay | Semantic::TimeText => {
+            Primitive::Time
+        }
+        Semantic::EpochNano if rules.nanoseconds => Primitive::TimestampNs,
+        Semantic::EpochMilli
+        | Semantic::EpochMicro
+        | Semantic::EpochNano
+        | Semantic::TimestampText => Primitive::Timestamp,
+        Semantic::ZonedTimestampText => Primitive::Timestamptz,
+        Semantic::UuidText => Primitive::Uuid,
+        Semantic::VariableScaleDecimal => Primitive::String,
+        Semantic::Plain | Semantic::Schemaless | Semantic::Geometry => return None,
+    })
 }
 
 fn child(schema: Option<&Arc<SourceSchema>>) -> Result<&Arc<SourceSchema>> {
@@ -166,6 +183,13 @@ fn list_of(element_type: Type, required: bool) -> Type {
     })
 }
 
+fn map_of(key_type: Type, value_type: Type, required: bool) -> Type {
+    Type::Map(MapType {
+        key_field: Arc::new(NestedField::map_key_element(0, key_type)),
+        value_field: Arc::new(NestedField::map_value_element(0, value_type, required)),
+    })
+}
+
 fn logical_type(source: &SourceSchema, logical: LogicalType) -> Result<Primitive> {
     Ok(match logical {
         LogicalType::Date => Primitive::Date,
@@ -173,42 +197,56 @@ fn logical_type(source: &SourceSchema, logical: LogicalType) -> Result<Primitive
         LogicalType::Timestamp => Primitive::Timestamptz,
         LogicalType::Decimal { scale } => {
             let precision = match source.parameters.get(PRECISION_PARAMETER) {
-                None => DECIMAL_PRECISION_MAX,
-                Some(text) => text
-                    .parse()
-                    .map_err(|_| unsupported("`connect.decimal.precision` is not a number"))?,
+                None => None,
+                Some(text) => match text.parse() {
+                    Ok(precision @ 1..) => Some(precision),
+                    _ => {
+                        return Err(unsupported(
+                            "`connect.decimal.precision` is not a number of digits",
+                        ));
+                    }
+                },
             };
-            let scale = u32::try_from(scale)
-                .map_err(|_| unsupported("a decimal with a negative scale has no column type"))?;
-            if !(1..=DECIMAL_PRECISION_MAX).contains(&precision) || scale > precision {
-                return Err(unsupported(&format!(
-                    "decimal({precision}, {scale}) has more digits than a column can hold \
-                     (38, and never fewer than the scale)"
-                )));
-            }
-            Primitive::Decimal { precision, scale }
+            decimal_type(precision, scale)
         }
     })
+}
+
+/// Returns the type of decimals with `precision` digits, of which `scale` stand after the point: a
+/// decimal that holds each of them without rounding, else `string`. Zeros that a negative scale
+/// leaves out are digits of the column.
+fn decimal_type(precision: Option<u32>, scale: i32) -> Primitive {
+    let fraction = scale.max(0).unsigned_abs();
+    let zeros = scale.min(0).unsigned_abs();
+    // Without a precision, as many digits as there can be.
+    let digits = match precision {
+        Some(precision) => precision.saturating_add(zeros).max(fraction),
+        None => DECIMAL_PRECISION_MAX.max(fraction),
+    };
+    if digits > DECIMAL_PRECISION_MAX {
+        return Primitive::String;
+    }
+    Primitive::Decimal {
+        precision: digits,
+        scale: fraction,
+    }
 }
 
 /// Returns the fields of a struct schema in their order, not yet numbered.
 fn struct_fields(
     source: &SourceSchema,
-    force_optional: bool,
+    rules: TypeRules,
     depth: usize,
 ) -> Result<Vec<NestedFieldRef>> {
     check_depth(depth)?;
-    if source.fields().is_empty() {
-        return Err(unsupported("a struct without fields has no column type"));
-    }
     let mut fields = Vec::with_capacity(source.fields().len());
     for field in source.fields() {
-        let field_type = typed(&field.schema, force_optional, depth + 1).map_err(|error| {
+        let field_type = typed(&field.schema, rules, depth + 1).map_err(|error| {
             error
                 .with("field", &field.name)
                 .with("source_type", semantic::type_name(&field.schema))
         })?;
-        let required = !field.schema.optional && !force_optional;
+        let required = !field.schema.optional && !rules.force_optional;
         fields.push(new_field(
             &field.name,
             field_type,
@@ -240,54 +278,187 @@ fn inferred(value: Cell<'_>, depth: usize) -> Result<Option<Type>> {
         Cell::Date { .. } => Primitive::Date,
         Cell::Time { .. } => Primitive::Time,
         Cell::Timestamp { .. } => Primitive::Timestamptz,
-        Cell::Decimal { unscaled, scale } => inferred_decimal(unscaled, scale)?,
+        Cell::Decimal { unscaled, scale } => match Decimal::from_be_bytes(unscaled, scale) {
+            Ok(decimal) => decimal_type(Some(decimal.precision()), scale),
+            // More digits than a decimal column has, in any case.
+            Err(_) => Primitive::String,
+        },
         Cell::Array(list) => {
             if let Some(element) = list.element_schema() {
-                return Ok(Some(list_of(typed(element, true, depth + 1)?, false)));
+                let element_type = typed(element, TypeRules::from(true), depth + 1)?;
+                return Ok(Some(list_of(element_type, false)));
             }
-            for element in list.iter() {
-                if let Some(element_type) = inferred(element, depth + 1)? {
-                    return Ok(Some(list_of(element_type, false)));
-                }
-            }
-            return Ok(None);
-        }
-        Cell::Map(map) => {
-            let fields = inferred_fields(&map, depth)?;
-            return Ok(match fields.is_empty() {
-                true => None,
-                false => Some(Type::Struct(StructType::new(fields))),
+            return Ok(match common_type(list.iter(), depth + 1)? {
+                Common::None => None,
+                Common::Type(element_type) => Some(list_of(element_type, false)),
+                Common::Mixed => Some(Type::Primitive(Primitive::String)),
             });
         }
-        Cell::Struct(record) => return typed(record.schema(), true, depth).map(Some),
+        Cell::Map(map) => return inferred_map(&map, depth),
+        Cell::Struct(record) => {
+            return typed(record.schema(), TypeRules::from(true), depth).map(Some);
+        }
     })))
 }
 
-fn inferred_decimal(unscaled: &[u8], scale: i32) -> Result<Primitive> {
-    let too_wide = || unsupported("a decimal with more than 38 digits has no column type");
-    let decimal = Decimal::from_be_bytes(unscaled, scale).map_err(|_| too_wide())?;
-    let scale = u32::try_from(scale)
-        .map_err(|_| unsupported("a decimal with a negative scale has no column type"))?;
-    let precision = decimal.precision().max(scale);
-    if precision > DECIMAL_PRECISION_MAX {
-        return Err(too_wide());
-    }
-    Ok(Primitive::Decimal { precision, scale })
+/// What the types of several values have in common.
+enum Common {
+    /// No value shows a type.
+    None,
+    /// A type that holds all of them.
+    Type(Type),
+    /// No type holds all of them.
+    Mixed,
 }
 
-fn inferred_fields(map: &MapCell<'_>, depth: usize) -> Result<Vec<NestedFieldRef>> {
+fn common_type<'c>(values: impl Iterator<Item = Cell<'c>>, depth: usize) -> Result<Common> {
+    let mut common = Common::None;
+    for value in values {
+        let Some(next) = inferred(value, depth)? else {
+            continue;
+        };
+        common = match common {
+            Common::None => Common::Type(next),
+            Common::Type(known) => match unify(&known, &next) {
+                Some(unified) => Common::Type(unified),
+                None => return Ok(Common::Mixed),
+            },
+            Common::Mixed => return Ok(Common::Mixed),
+        };
+    }
+    Ok(common)
+}
+
+/// Returns the type of a map without a schema: a struct when its keys are text.
+fn inferred_map(map: &MapCell<'_>, depth: usize) -> Result<Option<Type>> {
+    if map
+        .entries()
+        .all(|entry| matches!(entry.key, Cell::String(_)))
+    {
+        let fields = inferred_fields(map, TypeRules::from(true), depth)?;
+        return Ok(match fields.is_empty() {
+            true => None,
+            false => Some(Type::Struct(StructType::new(fields))),
+        });
+    }
+    let null_key = map.entries().any(|entry| entry.key.is_null());
+    let keys = common_type(map.entries().map(|entry| entry.key), depth + 1)?;
+    let values = common_type(map.entries().map(|entry| entry.value), depth + 1)?;
+    Ok(match (keys, values) {
+        (_, Common::None) => None,
+        (Common::Type(key), Common::Type(value)) if !null_key => Some(map_of(key, value, false)),
+        _ => Some(Type::Primitive(Primitive::String)),
+    })
+}
+
+/// Returns the type that holds the values of both types as they are, `None` when there is none.
+/// Which numbers a `double` holds shows only when they come: whole numbers beyond 2^53 may not.
+pub fn unify(first: &Type, second: &Type) -> Option<Type> {
+    match (first, second) {
+        _ if first == second => Some(first.clone()),
+        (Type::Struct(left), Type::Struct(right)) => {
+            unify_structs(left, right).map(|fields| Type::Struct(StructType::new(fields)))
+        }
+        (Type::List(left), Type::List(right)) => {
+            let (left, right) = (&left.element_field, &right.element_field);
+            let element_type = unify(&left.field_type, &right.field_type)?;
+            Some(list_of(element_type, left.required && right.required))
+        }
+        (Type::Map(left), Type::Map(right)) => {
+            let key_type = unify(&left.key_field.field_type, &right.key_field.field_type)?;
+            let (left, right) = (&left.value_field, &right.value_field);
+            let value_type = unify(&left.field_type, &right.field_type)?;
+            Some(map_of(
+                key_type,
+                value_type,
+                left.required && right.required,
+            ))
+        }
+        (Type::Primitive(left), Type::Primitive(right)) => {
+            let unified = unify_primitives(left, right);
+            unified
+                .or_else(|| unify_primitives(right, left))
+                .map(Type::Primitive)
+        }
+        _ => None,
+    }
+}
+
+fn unify_structs(left: &StructType, right: &StructType) -> Option<Vec<NestedFieldRef>> {
+    let mut fields = left.fields().to_vec();
+    for field in right.fields() {
+        let known = fields.iter_mut().find(|known| known.name == field.name);
+        match known {
+            Some(known) => {
+                let mut unified = known.as_ref().clone();
+                *unified.field_type = unify(&known.field_type, &field.field_type)?;
+                unified.required &= field.required;
+                *known = Arc::new(unified);
+            }
+            None => {
+                let mut added = field.as_ref().clone();
+                added.required = false;
+                fields.push(Arc::new(added));
+            }
+        }
+    }
+    check_names(&fields).is_ok().then_some(fields)
+}
+
+fn unify_primitives(left: &Primitive, right: &Primitive) -> Option<Primitive> {
+    let digits_of = |integer: &Primitive| match integer {
+        Primitive::Int => Some((10, 0)),
+        Primitive::Long => Some((19, 0)),
+        Primitive::Decimal { precision, scale } => Some((precision.saturating_sub(*scale), *scale)),
+        _ => None,
+    };
+    match (left, right) {
+        (Primitive::Int, Primitive::Long) => Some(Primitive::Long),
+        (Primitive::Int | Primitive::Long | Primitive::Float, Primitive::Double) => {
+            Some(Primitive::Double)
+        }
+        (_, Primitive::Decimal { .. }) => {
+            let (left, right) = (digits_of(left)?, digits_of(right)?);
+            let (whole, scale) = (left.0.max(right.0), left.1.max(right.1));
+            let precision = whole.saturating_add(scale);
+            (precision <= DECIMAL_PRECISION_MAX).then_some(Primitive::Decimal { precision, scale })
+        }
+        _ => None,
+    }
+}
+
+/// Tells whether a value that no column takes would be lost: not so for nulls, empty lists and
+/// empty maps, which show no type either.
+pub fn shows_type(value: Cell<'_>) -> bool {
+    match value {
+        Cell::Null => false,
+        Cell::Array(list) => list.element_schema().is_some() || list.iter().any(shows_type),
+        Cell::Map(map) => map.entries().any(|entry| shows_type(entry.value)),
+        _ => true,
+    }
+}
+
+fn inferred_fields(
+    map: &MapCell<'_>,
+    rules: TypeRules,
+    depth: usize,
+) -> Result<Vec<NestedFieldRef>> {
     check_depth(depth)?;
     let value_schema = map.entry_schemas().map(|(_, value)| value);
+    let rules = TypeRules {
+        force_optional: true,
+        ..rules
+    };
     let mut fields = Vec::new();
     for entry in map.entries() {
         let Cell::String(name) = entry.key else {
             return Err(
-                unsupported("a map with keys that are not text has no column type")
+                unsupported("a record that is a map needs keys that are text")
                     .with("source_type", entry.key.type_name()),
             );
         };
         let field_type = match value_schema {
-            Some(schema) if !entry.value.is_null() => Some(typed(schema, true, depth + 1)?),
+            Some(schema) if !entry.value.is_null() => Some(typed(schema, rules, depth + 1)?),
             _ => inferred(entry.value, depth + 1).map_err(|error| error.with("field", name))?,
         };
         if let Some(field_type) = field_type {

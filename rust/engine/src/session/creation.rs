@@ -1,6 +1,7 @@
 //! What a table looks like that is created for its first record.
 
 use frazil_core::config::{PartitionTerm, TableConfig};
+use frazil_core::schema::contract::MAPPING_PROPERTY;
 use frazil_core::schema::types::{CreateOptions, table_schema};
 use frazil_core::wire::Frame;
 use frazil_core::{ErrorKind, Result, SinkError};
@@ -8,6 +9,8 @@ use iceberg::spec::{FormatVersion, NestedField, Schema, Transform, UnboundPartit
 use std::sync::Arc;
 
 use crate::catalog::CreateTable;
+
+const FORMAT_VERSION: FormatVersion = FormatVersion::V2;
 
 /// Returns the table for the first of `rows` that has a schema, `None` when none has one.
 ///
@@ -22,6 +25,7 @@ pub(crate) fn creation_of(
     let options = CreateOptions {
         force_optional: config.force_optional,
         metadata_columns: config.metadata_columns.clone(),
+        nanoseconds: FORMAT_VERSION >= FormatVersion::V3,
     };
     for row in rows {
         match table_schema(frame.value(*row as usize), &options) {
@@ -40,13 +44,17 @@ fn creation(config: &TableConfig, schema: Schema) -> Result<CreateTable> {
         [] => None,
         terms => Some(partition_spec(&schema, terms)?),
     };
+    let mut properties = config.auto_create_props.clone();
+    properties
+        .entry(MAPPING_PROPERTY.to_owned())
+        .or_insert_with(|| config.mapping_version.to_string());
     Ok(CreateTable {
         schema,
         partition_spec,
         sort_order: None,
         location: None,
-        properties: config.auto_create_props.clone(),
-        format_version: FormatVersion::V2,
+        properties,
+        format_version: FORMAT_VERSION,
     })
 }
 

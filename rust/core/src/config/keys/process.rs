@@ -46,6 +46,14 @@ pub(super) const PROCESS: Group = Group {
         .or("256")
         .within(1, 1 << 16),
         Key::own(
+            "frazil.mapping-version",
+            Int,
+            "The version of the type mapping (`docs/types.md`) that new tables are made with. A table \
+             keeps its own in its property of this name.",
+        )
+        .or("1")
+        .within(1, 1),
+        Key::own(
             "frazil.native.path",
             String,
             "The native library to load, in place of the one that the plugin brings.",

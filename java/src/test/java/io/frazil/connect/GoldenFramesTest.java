@@ -147,6 +147,29 @@ public class GoldenFramesTest {
         golden.verify("nested.bin");
     }
 
+    // Promise: a schema that contains itself lands, as JSON from where it begins again
+    @Test
+    public void recursiveValues() throws Exception {
+        SchemaBuilder builder = SchemaBuilder.struct().name("shop.Category").optional();
+        builder.field("name", Schema.STRING_SCHEMA)
+                .field("since", org.apache.kafka.connect.data.Date.builder().optional().build())
+                .field("price", Decimal.builder(2).optional().build())
+                .field("parent", builder)
+                .field("children", SchemaBuilder.array(builder).optional().build())
+                .field("by_name", SchemaBuilder.map(Schema.STRING_SCHEMA, builder).optional().build());
+        Schema schema = builder.build();
+        // What is inside has the builder's schema, as with the converters of Avro and Protobuf.
+        Struct root = new Struct(builder).put("name", "root \"1\"\n").put("since", new Date(-1))
+                .put("price", new BigDecimal("-1.50"));
+        Struct middle = new Struct(builder).put("name", "größe").put("parent", root);
+        Struct leaf = new Struct(schema).put("name", "leaf").put("parent", middle)
+                .put("children", Arrays.asList(root, null)).put("by_name", map("a", root));
+        Struct alone = new Struct(schema).put("name", "alone");
+        golden.put(encoder, Arrays.asList(record(schema, leaf), record(schema, alone)));
+        golden.verify("recursive.bin");
+        assertEquals(Collections.emptyList(), golden.failures());
+    }
+
     @Test
     public void schemalessValues() throws Exception {
         Schema inner = SchemaBuilder.struct()

@@ -22,6 +22,7 @@ final class ColumnWriter {
     /** The gathered values of each nesting level; keys of maps have arrays of their own. */
     private final Object[][] gathered = new Object[SchemaWriter.NESTING_MAX + 2][];
     private final String[] path = new String[SchemaWriter.NESTING_MAX + 2];
+    private final StructPath around = new StructPath();
 
     ColumnWriter(ByteSink out) {
         this.out = out;
@@ -43,6 +44,10 @@ final class ColumnWriter {
 
     private void column(Schema schema, Object[] values, int rows, int depth) {
         nulls(values, rows);
+        if (around.enter(schema, depth)) {
+            repeated(schema, values, rows, depth);
+            return;
+        }
         switch (LogicalKind.of(schema)) {
             case DECIMAL:
                 decimals(schema, values, rows, depth);
@@ -172,6 +177,19 @@ final class ColumnWriter {
             String value = as(String.class, values[row], schema, depth);
             if (value != null) {
                 text(value, depth);
+            }
+            out.setI32(offsets + 4 * (row + 1), out.length() - data);
+        }
+    }
+
+    /** Writes structs of a schema that contains itself, where it begins again: as JSON. */
+    private void repeated(Schema schema, Object[] values, int rows, int depth) {
+        int offsets = out.skip(4 * (rows + 1));
+        int data = out.length();
+        for (int row = 0; row < rows; row++) {
+            Struct value = as(Struct.class, values[row], schema, depth);
+            if (value != null) {
+                text(JsonText.of(value, depth + 1), depth);
             }
             out.setI32(offsets + 4 * (row + 1), out.length() - data);
         }

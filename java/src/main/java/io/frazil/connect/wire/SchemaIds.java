@@ -49,13 +49,14 @@ final class SchemaIds {
     }
 
     private int byContent(Schema schema, ToIntFunction<byte[]> register) {
+        boolean comparable = true;
         try {
             Integer known = byContent.get(schema);
             if (known != null) {
                 return known;
             }
         } catch (StackOverflowError containsItself) {
-            throw new RowException(RowException.TOO_DEEP, "a schema contains itself");
+            comparable = false;
         }
         int id;
         byte[] bytes = SchemaWriter.write(schema);
@@ -64,10 +65,12 @@ final class SchemaIds {
         } catch (DataException refused) {
             throw new RowException(RowException.SCHEMA_REFUSED, refused.getMessage());
         }
-        if (byContent.size() >= CONTENTS_MAX) {
-            byContent.clear();
+        if (comparable) {
+            if (byContent.size() >= CONTENTS_MAX) {
+                byContent.clear();
+            }
+            byContent.put(schema, id);
         }
-        byContent.put(schema, id);
         return id;
     }
 }

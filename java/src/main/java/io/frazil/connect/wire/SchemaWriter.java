@@ -23,6 +23,7 @@ public final class SchemaWriter {
     private static final int FLAG_PARAMETERS = 1 << 5;
 
     private final ByteSink sink = new ByteSink(BYTES_MAX);
+    private final StructPath around = new StructPath();
     private int nodes;
 
     private SchemaWriter() {}
@@ -30,7 +31,7 @@ public final class SchemaWriter {
     /**
      * Returns the canonical bytes.
      *
-     * @throws RowException when the schema nests too deep, contains itself or is too large
+     * @throws RowException when the schema nests too deep or is too large
      */
     public static byte[] write(Schema schema) {
         SchemaWriter writer = new SchemaWriter();
@@ -52,6 +53,12 @@ public final class SchemaWriter {
         if (++nodes > NODES_MAX) {
             throw new RowException(
                     RowException.SCHEMA_REFUSED, "a schema has more than " + NODES_MAX + " fields on all levels");
+        }
+        if (around.enter(schema, depth)) {
+            // From here on the values travel as JSON; see ColumnWriter.
+            sink.u8(kind(Schema.Type.STRING));
+            sink.u8(schema.isOptional() ? FLAG_OPTIONAL : 0);
+            return;
         }
         Map<String, String> parameters = schema.parameters();
         boolean parametrised = parameters != null && !parameters.isEmpty();
