@@ -5,6 +5,7 @@
 
 mod chaos;
 mod complaints;
+mod conformance;
 mod covers;
 mod demo;
 mod files;
@@ -35,14 +36,19 @@ usage: ./x TASK
         --data flights: the flights and weather of New York in 2013, into two tables.
         --zip: install the plugin from the zip, not as the one JAR.
   test [--only PART]... [--all]
-        Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed e2e
-        promises injections complaints.
+        Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed conformance
+        e2e promises injections complaints.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
   chaos [--scenario NAME] [--minutes M] [--all] [--built] [--note REPORT]
         Kills, stalls, lies and refuses on the real bed (tests/chaos); the results go into
         docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
         random for so long. --all: every scenario. --built: with library and plugin as they are.
         --note: only notes the results of a JUnit report. Words after `--` go to pytest.
+  conformance [--case FILE]... [--only WORD] [--coverage] [--verbose]
+        Runs the cases of tests/conformance through the plugin: records in, tables out.
+        --case: a file of your own, in the format of tests/conformance/README.md. --only: cases
+        with a word in their file or name. --coverage: which source types were tried on which
+        column types. --verbose: how long each took.
   sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
         Runs the state machines in a simulated world and checks each step (rust/sim).
         --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
@@ -87,6 +93,7 @@ fn dispatch() -> Result<bool, Failure> {
         "demo" => demo(arguments),
         "promises" => promise_table(arguments),
         "chaos" => chaos_runs(arguments),
+        "conformance" => conformance_cases(arguments),
         "sim" => simulator(arguments),
         "injections" => covers_table(arguments, injections::write, injections::check),
         "complaints" => covers_table(arguments, complaints::write, complaints::check),
@@ -131,6 +138,20 @@ fn test(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
         }
     }
     parts::run(&wanted)
+}
+
+fn conformance_cases(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut wanted = conformance::Wanted::default();
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("case") => wanted.cases.push(text(&mut arguments)?.into()),
+            Long("only") => wanted.only = Some(text(&mut arguments)?),
+            Long("coverage") => wanted.coverage = true,
+            Long("verbose") => wanted.verbose = true,
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    conformance::run(&wanted)
 }
 
 fn simulator(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
