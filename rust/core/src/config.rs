@@ -12,10 +12,13 @@
 //! of a secret, nor of anything that is passed on.
 
 pub mod catalog;
+pub mod columns;
 pub mod keys;
+pub mod layout;
 pub mod partition;
 pub mod problem;
 pub mod sink;
+pub mod sort;
 pub mod table;
 
 mod framework;
@@ -30,9 +33,12 @@ mod generated;
 mod tests;
 
 pub use catalog::{CatalogConfig, CatalogKind};
+pub use columns::{ColumnConfig, HashSalt};
+pub use layout::{LayoutConfig, SpecPolicy};
 pub use legacy::submitted;
 pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
 pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
+pub use sort::SortTerm;
 pub use suggest::nearest;
 pub use table::{MetadataColumn, TableConfig};

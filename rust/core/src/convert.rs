@@ -11,10 +11,12 @@
 
 pub mod batch;
 mod column;
+pub mod columns;
 pub mod decimal;
 mod fast;
 pub mod geometry;
 pub mod json;
+mod masked;
 pub mod misfit;
 pub mod number;
 mod primitive;
@@ -26,4 +28,5 @@ mod tests;
 pub mod value;
 
 pub use batch::{ConvertOptions, TableConverter};
+pub use columns::{ColumnRules, Masked};
 pub use misfit::{Misfit, Reason};

@@ -7,6 +7,7 @@
 //! applied by the catalog, and its files have to be there; only the orphan job removes files.
 
 mod avro;
+mod change;
 mod committer;
 pub mod create;
 mod list;
@@ -17,6 +18,7 @@ mod sealed;
 mod tests;
 mod wait;
 
+pub use change::change_table;
 pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
 pub use manifest::{ManifestIdentity, metadata_location, write_manifest};

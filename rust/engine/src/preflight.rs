@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use frazil_core::commit::plan::check_table;
 use frazil_core::config::{Level, SinkConfig, TableConfig};
+use frazil_core::layout::check_existing;
 use frazil_core::wire::effects::{self, ValidationLevel};
 use frazil_core::{Result, SinkError};
 
@@ -57,7 +58,9 @@ pub async fn check_tables(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Re
     for table in &config.tables {
         match catalog.load_table(&table.ident).await {
             Ok(loaded) => {
-                check_table(&loaded.metadata).map_err(|error| error.with("table", &table.name))?;
+                check_table(&loaded.metadata)
+                    .and_then(|()| check_existing(&loaded.metadata, table))
+                    .map_err(|error| error.with("table", &table.name))?;
             }
             Err(error) if error.code() == "TABLE_NOT_FOUND" => check_creatable(table)?,
             Err(error) => return Err(error.with("table", &table.name)),

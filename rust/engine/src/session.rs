@@ -15,11 +15,13 @@ mod backpressure;
 mod creation;
 mod delivery;
 mod loading;
+mod masking;
 mod memory;
 mod open;
 mod outcomes;
 mod rows;
 mod sealing;
+mod spec;
 mod table;
 
 use std::cell::{Cell, RefCell};
@@ -306,7 +308,10 @@ impl Inner {
                 TICK_WAITING
             });
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
-        for notice in self.machine.take_notices() {
+        let mut notices: Vec<String> = Vec::new();
+        notices.extend(self.machine.take_notices().iter().map(ToString::to_string));
+        notices.extend(self.tables.iter().flat_map(TableSlot::take_notices));
+        for notice in notices {
             // Not through the ring, as what belongs to this task alone.
             let (connector, task) = (&self.config.connector, self.config.task);
             let line = format!("{notice} connector={connector} task={task}");

@@ -5,6 +5,7 @@ use self::Importance::Low;
 
 mod catalog;
 mod framework;
+mod layout;
 mod legacy;
 mod passed;
 mod process;
@@ -113,6 +114,8 @@ pub struct Group {
 pub const GROUPS: &[Group] = &[
     tables::DEFAULTS,
     tables::PER_TABLE,
+    layout::LAYOUT,
+    layout::COLUMNS,
     tables::CONTROL,
     catalog::CATALOG,
     catalog::STORAGE,
@@ -157,9 +160,31 @@ pub fn all() -> impl Iterator<Item = &'static Key> {
     GROUPS.iter().flat_map(|group| group.keys)
 }
 
+/// The families of properties that one table may have of its own.
+const OWN_PROPERTIES: [&str; 2] = ["auto-create-props.", "write-props."];
+
+/// Returns table, family and property of a key below `iceberg.table.<name>.auto-create-props.` or
+/// `iceberg.table.<name>.write-props.`.
+pub(super) fn own_property(name: &str) -> Option<(&str, &'static str, &str)> {
+    let rest = name.strip_prefix("iceberg.table.")?;
+    OWN_PROPERTIES.into_iter().find_map(|family| {
+        let (table, property) = rest.split_once(&format!(".{family}"))?;
+        let is_whole = !table.is_empty() && !property.is_empty() && property != "*";
+        is_whole.then_some((table, family, property))
+    })
+}
+
 /// Finds the row for a submitted `name`: the row of that very name, else the per-table key, else
-/// the longest prefix.
+/// the longest prefix. A property for one table is judged by the row of that for all tables.
 pub fn find(name: &str) -> Option<Match<'_>> {
+    if let Some((table, family, property)) = own_property(name) {
+        let common = format!("iceberg.tables.{family}{property}");
+        let key = find(&common)?.key;
+        return Some(Match {
+            key,
+            table: Some(table),
+        });
+    }
     if let Some(key) = all().find(|key| key.name == name && !key.name.contains(['*', '<'])) {
         return Some(Match { key, table: None });
     }
@@ -360,6 +385,26 @@ mod tests {
             (
                 "iceberg.table.<name>.commit-rows",
                 Some("iceberg.table.<name>.commit-rows"),
+                Some("<name>"),
+            ),
+            (
+                "iceberg.table.db.t.auto-create-props.format-version",
+                Some("iceberg.tables.auto-create-props.format-version"),
+                Some("db.t"),
+            ),
+            (
+                "iceberg.table.db.t.write-props.mode",
+                Some("iceberg.tables.write-props.*"),
+                Some("db.t"),
+            ),
+            (
+                "iceberg.table.write-props.write.parquet.page-row-limit",
+                Some("iceberg.table.write-props.*"),
+                None,
+            ),
+            (
+                "iceberg.table.<name>.write-props.*",
+                Some("iceberg.table.<name>.write-props.*"),
                 Some("<name>"),
             ),
             ("iceberg.hadoop.fs.x", Some("iceberg.hadoop.fs.*"), None),

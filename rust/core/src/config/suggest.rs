@@ -51,6 +51,9 @@ pub fn nearest<'a>(
 /// Lists the ways to write `key` that `typed` may have meant.
 fn spellings(key: &Key, typed: &str, tables: &[String]) -> Vec<String> {
     if let Some((before, after)) = key.name.split_once("<name>") {
+        if after.ends_with('*') {
+            return Vec::new();
+        }
         return tables
             .iter()
             .map(|table| format!("{before}{table}{after}"))

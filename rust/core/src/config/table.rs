@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iceberg::{NamespaceIdent, TableIdent};
 
+use super::columns::{self, ColumnConfig};
+use super::layout::{self, LayoutConfig};
 use super::partition::{self, PartitionTerm};
 use super::reader::{Reader, shown};
 use crate::schema::contract::MAPPING_VERSION;
@@ -55,8 +57,12 @@ pub struct TableConfig {
     pub branch: String,
     /// The columns that identify a row.
     pub id_columns: Vec<String>,
-    /// How the table is partitioned when it is created.
+    /// How the table shall be partitioned; empty when nothing is said about it.
     pub partition_by: Vec<PartitionTerm>,
+    /// How its rows are sorted, where it lies, and what happens when it is partitioned otherwise.
+    pub layout: LayoutConfig,
+    /// Which fields of a record it gets.
+    pub columns: ColumnConfig,
     /// Milliseconds between two commits.
     pub commit_interval_ms: u64,
     /// Rows that cause a commit before its time.
@@ -183,7 +189,9 @@ fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableCo
         "evolve-schema-enabled",
         "iceberg.tables.evolve-schema-enabled",
     );
-    TableConfig {
+    let layout = layout::read(reader, name);
+    let columns = columns::read(reader, name);
+    let config = TableConfig {
         name: name.to_owned(),
         ident,
         branch: {
@@ -206,6 +214,8 @@ fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableCo
             );
             read_partition_by(reader, &key)
         },
+        layout,
+        columns,
         commit_interval_ms: reader.number(&interval).unwrap_or_default(),
         commit_rows: reader.number(&format!("iceberg.table.{name}.commit-rows")),
         commit_bytes: reader.number(&format!("iceberg.table.{name}.commit-bytes")),
@@ -213,12 +223,12 @@ fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableCo
         evolve: truth(reader, &evolve),
         force_optional: truth(reader, "iceberg.tables.schema-force-optional"),
         case_insensitive: truth(reader, "iceberg.tables.schema-case-insensitive"),
-        auto_create_props: reader.below("iceberg.tables.auto-create-props."),
+        auto_create_props: layout::auto_create_props(reader, name),
         mapping_version: reader
             .number("frazil.mapping-version")
             .and_then(|version| u32::try_from(version).ok())
             .unwrap_or(MAPPING_VERSION),
-        write_props: reader.below("iceberg.tables.write-props."),
+        write_props: layout::properties(reader, name, "write-props"),
         metadata_columns: {
             let key = choose(
                 reader,
@@ -227,7 +237,9 @@ fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableCo
             );
             read_metadata_columns(reader, &key)
         },
-    }
+    };
+    layout::check_columns(reader, &config);
+    config
 }
 
 fn read_branch(reader: &mut Reader<'_>, key: &str) -> String {

@@ -124,6 +124,8 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             branch: "main".to_owned(),
             id_columns: vec![],
             partition_by: vec![],
+            layout: LayoutConfig::default(),
+            columns: ColumnConfig::default(),
             commit_interval_ms: 300_000,
             commit_rows: None,
             commit_bytes: None,
@@ -433,7 +435,7 @@ fn values_are_checked() {
             "at least 1, not 0",
         ),
         (
-            &[("iceberg.tables.default-partition-by", "bucket(16, id)")],
+            &[("iceberg.tables.default-partition-by", "bucket[16](id)")],
             "iceberg.tables.default-partition-by",
             "`bucket(id, 16)`",
         ),

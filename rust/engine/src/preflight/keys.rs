@@ -51,13 +51,12 @@ impl Keys<'_> {
         ConfigProblem::error(self.key_of(error), error.report())
     }
 
-    /// Returns the key of one table when it is set, else the key for all, and whether it is the
-    /// former.
-    pub(super) fn of_table(&self, table: &str, own: &str, common: &str) -> (String, bool) {
-        let own = format!("iceberg.table.{table}.{own}");
-        match self.settings.contains_key(&own) {
-            true => (own, true),
-            false => (common.to_owned(), false),
+    /// Returns the key `own` of one table when it is set, else the one for all tables.
+    pub(super) fn of_table(&self, table: &str, own: &str) -> String {
+        let whole = format!("iceberg.table.{table}.{own}");
+        match self.settings.contains_key(&whole) {
+            true => whole,
+            false => format!("iceberg.tables.default-{own}"),
         }
     }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::stored_state_of;
 use frazil_core::config::{ConfigProblem, SinkConfig, TableConfig, nearest};
+use frazil_core::layout::{identifier, sort, spec};
 use frazil_core::{Result, SinkError};
 use futures::StreamExt;
-use iceberg::spec::{NestedFieldRef, PrimitiveType, Schema, Type};
+use iceberg::spec::{Schema, TableMetadata};
 
 use super::keys::{Keys, OFFSET_RESET};
 use crate::catalog::{self, Catalog, LoadedTable};
@@ -70,7 +71,7 @@ async fn check_one(
     for error in outcomes.into_iter().filter_map(Result::err) {
         problems.push(keys.problem(&error.with("table", &table.name)));
     }
-    check_columns(keys, table, loaded.metadata.current_schema(), &mut problems);
+    check_layout(keys, table, &loaded.metadata, &mut problems);
     problems
 }
 
@@ -118,69 +119,38 @@ fn check_reset(
     ))
 }
 
-/// Compares the columns that the configuration names with those of the table. A key of this table
-/// that names others is an error; one for all tables may be meant for those to be created.
-fn check_columns(
+/// Compares what the configuration says of the table's layout with the table, each key for itself.
+fn check_layout(
     keys: Keys<'_>,
     table: &TableConfig,
-    schema: &Schema,
+    metadata: &TableMetadata,
     problems: &mut Vec<ConfigProblem>,
 ) {
-    let ids = keys.of_table(
-        &table.name,
-        "id-columns",
-        "iceberg.tables.default-id-columns",
-    );
-    for column in &table.id_columns {
-        let fault = match field(table, schema, column) {
-            None => Some(missing(table, schema, column)),
-            Some(field) if !identifies(&field.field_type) => Some(format!(
-                "column `{column}` of table `{}` cannot identify rows: it is a {}",
-                table.name, field.field_type
-            )),
-            Some(_) => None,
-        };
-        problems.extend(fault.map(|fault| problem(&ids, fault)));
-    }
-    let parts = keys.of_table(
-        &table.name,
-        "partition-by",
-        "iceberg.tables.default-partition-by",
-    );
-    for term in &table.partition_by {
-        if field(table, schema, &term.column).is_none() && !table.evolve {
-            problems.push(problem(&parts, missing(table, schema, &term.column)));
+    let schema = metadata.current_schema();
+    let checks = [
+        (identifier::check(schema, table), "id-columns"),
+        (sort::check(schema, table), "sort-by"),
+        (spec::check(metadata, table), "partition-by"),
+    ];
+    for (checked, own) in checks {
+        if let Err(error) = checked {
+            let meant = meant(schema, &error);
+            let error = error.with("table", &table.name);
+            let key = keys.of_table(&table.name, own);
+            problems.push(ConfigProblem::error(key, error.report() + &meant));
         }
     }
 }
 
-fn problem((key, own): &(String, bool), message: String) -> ConfigProblem {
-    match own {
-        true => ConfigProblem::error(key, message),
-        false => ConfigProblem::warning(key, message),
-    }
-}
-
-fn field<'a>(table: &TableConfig, schema: &'a Schema, column: &str) -> Option<&'a NestedFieldRef> {
-    match table.case_insensitive {
-        true => schema.field_by_name_case_insensitive(column),
-        false => schema.field_by_name(column),
-    }
-}
-
-fn missing(table: &TableConfig, schema: &Schema, column: &str) -> String {
-    let mut message = format!("table `{}` has no column `{column}`", table.name);
+/// Suggests the column whose name is nearest to the one that an error misses.
+fn meant(schema: &Schema, error: &SinkError) -> String {
+    let named = error.context().iter().find(|(name, _)| *name == "column");
     let columns = schema.as_struct().fields();
     let names = columns.iter().map(|field| field.name.as_str());
-    if let Some(meant) = nearest(column, names, EDITS_MAX) {
-        message.push_str(&format!("; did you mean `{meant}`?"));
-    }
-    message
-}
-
-fn identifies(column: &Type) -> bool {
-    match column {
-        Type::Primitive(kind) => !matches!(kind, PrimitiveType::Float | PrimitiveType::Double),
-        _ => false,
+    match named.and_then(|(_, column)| nearest(column, names, EDITS_MAX)) {
+        Some(meant) if error.code().ends_with("_COLUMN_MISSING") => {
+            format!("; did you mean `{meant}`?")
+        }
+        _ => String::new(),
     }
 }

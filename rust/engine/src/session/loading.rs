@@ -26,8 +26,10 @@ impl TableSlot {
         frame: &Frame<'_>,
         rows: &[u32],
     ) -> Result<()> {
-        self.prepare_table(context, machine, frame, rows)
-            .map_err(|error| error.with("table", &self.config.name))
+        let prepared = self.masked(frame, rows, |table, frame, rows| {
+            table.prepare_table(context, machine, frame, rows)
+        });
+        prepared.map_err(|error| error.with("table", &self.config.name))
     }
 
     fn prepare_table(
@@ -112,6 +114,7 @@ impl TableSlot {
         loaded: LoadedTable,
     ) -> Result<OpenTable> {
         check_table(&loaded.metadata)?;
+        let loaded = self.settle_spec(context, loaded)?;
         self.note_loaded(context, machine, &loaded)?;
         OpenTable::new(loaded, &self.config)
     }

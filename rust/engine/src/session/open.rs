@@ -7,6 +7,7 @@ use frazil_core::config::TableConfig;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::convert::{ConvertOptions, TableConverter};
+use frazil_core::layout::sort::{self, FileOrder};
 
 use super::sealing::ClosedFiles;
 use super::table::SessionContext;
@@ -18,6 +19,8 @@ use crate::writer::{TableWriter, TableWriterConfig};
 pub(super) struct OpenTable {
     pub(super) loaded: LoadedTable,
     pub(super) converter: TableConverter,
+    /// The order of rows within files.
+    order: Option<Arc<FileOrder>>,
     pub(super) writer: Option<TableWriter>,
     /// Files of the open segment that were closed early, for a new schema or spec.
     pub(super) closed: Vec<ClosedFiles>,
@@ -42,6 +45,7 @@ impl OpenTable {
         let converter =
             TableConverter::new(Arc::clone(loaded.metadata.current_schema()), &options)?;
         Ok(OpenTable {
+            order: file_order(&loaded, config),
             loaded,
             converter,
             writer: None,
@@ -82,6 +86,19 @@ impl OpenTable {
     }
 }
 
+/// Returns the order of the table's files. One that cannot be followed is no reason to write
+/// nothing: files that say nothing of an order are right in every table.
+fn file_order(loaded: &LoadedTable, config: &TableConfig) -> Option<Arc<FileOrder>> {
+    match sort::of_table(&loaded.metadata, config) {
+        Ok(order) => order.map(Arc::new),
+        Err(error) => {
+            tracing::warn!(table = %config.name, reason = %error.report(),
+                "the table's sort order cannot be followed; its files are written unsorted");
+            None
+        }
+    }
+}
+
 pub(super) fn writer_settings(
     context: &SessionContext,
     config: &TableConfig,
@@ -105,6 +122,7 @@ pub(super) fn writer_settings(
     );
     settings.properties = metadata.properties().clone();
     settings.properties.extend(config.write_props.clone());
+    settings.order = open.order.clone();
     // The limit is the task's, and its tables share it.
     let tables = context.config.tables.len().max(1);
     settings.writers_max_open = (context.config.writers_open_max / tables).max(1);

@@ -277,6 +277,11 @@ impl Bed {
         values
     }
 
+    /// The URI of a directory of this bed.
+    pub(crate) fn place(&self, name: &str) -> String {
+        format!("file://{}/{name}/", self.directory.path().display())
+    }
+
     pub(crate) fn data_directory(&self, table: &str) -> std::path::PathBuf {
         let location = self.load(table).metadata.location().to_owned();
         std::path::Path::new(location.strip_prefix("file://").unwrap()).join("data")

@@ -3,6 +3,7 @@
 mod bed;
 mod commits;
 mod failures;
+mod layout;
 mod partitions;
 mod resets;
 mod tables;

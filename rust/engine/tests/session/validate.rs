@@ -37,27 +37,25 @@ fn assert_only(problems: &Problems, key: &str, level: ValidationLevel, parts: &[
 #[test]
 fn columns_that_the_table_lacks_are_refused() {
     const IDS: &str = "iceberg.table.db.orders.id-columns";
-    const PARTS: &str = "iceberg.table.db.orders.partition-by";
+    const SORT: &str = "iceberg.table.db.orders.sort-by";
     let bed = with_table().with(IDS, "ld");
-    let parts = ["`db.orders` has no column `ld`", "did you mean `id`"];
+    let parts = ["column `ld`", "table=db.orders", "did you mean `id`?"];
     assert_only(&problems(&bed), IDS, ValidationLevel::Error, &parts);
-    let bed = bed.with(IDS, "id");
-    assert_eq!(problems(&bed), []);
-    let bed = bed.with(PARTS, "bucket(nope, 4)");
-    let parts = ["`db.orders` has no column `nope`"];
-    assert_only(&problems(&bed), PARTS, ValidationLevel::Error, &parts);
-    // It may come with a record.
-    let bed = bed.with("iceberg.tables.evolve-schema-enabled", "true");
+    let bed = bed.with(IDS, "id").with("iceberg.tables.default-sort-by", "nope");
+    let parts = ["column `nope`"];
+    assert_only(&problems(&bed), "iceberg.tables.default-sort-by", ValidationLevel::Error, &parts);
+    let bed = bed.with(SORT, "id");
     assert_eq!(problems(&bed), []);
 }
 
-// For all tables it may be meant for one that is still to be made.
 #[test]
-fn a_column_for_all_tables_is_a_warning() {
-    const IDS: &str = "iceberg.tables.default-id-columns";
-    let bed = with_table().with(IDS, "nope");
-    let parts = ["`db.orders` has no column `nope`"];
-    assert_only(&problems(&bed), IDS, ValidationLevel::Warning, &parts);
+fn another_partitioning_is_refused_when_the_policy_says_so() {
+    const PARTS: &str = "iceberg.tables.default-partition-by";
+    const POLICY: &str = "iceberg.tables.partition-spec-policy";
+    let bed = with_table().with(PARTS, "bucket(id, 4)").with(POLICY, "fail");
+    let found = problems(&bed);
+    assert_only(&found, PARTS, ValidationLevel::Error, &["PARTITION_SPEC_DIFFERS"]);
+    assert_eq!(problems(&bed.with(POLICY, "keep")), []);
 }
 
 // Promise: every table that is missing and may not be created is named at `validate`

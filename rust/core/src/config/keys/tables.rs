@@ -63,9 +63,9 @@ pub(super) const DEFAULTS: Group = Group {
         Key::own(
             "iceberg.tables.default-partition-by",
             String,
-            "How a table that is created is partitioned: a comma-separated list of columns and of \
-             `year(c)`, `month(c)`, `day(c)`, `hour(c)`, `bucket(c, n)`, `truncate(c, n)`, \
-             `identity(c)`, `void(c)`.",
+            "How a table that is created is partitioned; see the layout of tables below. When an \
+             existing table is partitioned otherwise, `iceberg.tables.partition-spec-policy` \
+             decides.",
         )
         .medium(),
         Key::own(
