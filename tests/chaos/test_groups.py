@@ -148,6 +148,7 @@ def member(broker, group: str, topic: str, strategy: str) -> Iterator[None]:
 
 # Promise (long): rebalances in the middle of commits, eager or cooperative, lose and double nothing
 # Injection: 43, 44
+# Complaint: 21
 @pytest.mark.parametrize(
     ("strategy", "settings", "rounds"),
     [

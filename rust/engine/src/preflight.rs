@@ -3,9 +3,11 @@
 //! The same checks serve Connect's `validate`, where each problem is an error on its key (REST 400),
 //! and the start of a task, where the first one is a `ConfigException`.
 
+mod keys;
+mod online;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use frazil_core::commit::location::StoredIn;
 use frazil_core::commit::plan::check_table;
@@ -13,15 +15,9 @@ use frazil_core::commit::recover::stored_state_of;
 use frazil_core::config::{ConfigProblem, Level, SinkConfig, TableConfig};
 use frazil_core::layout::check_existing;
 use frazil_core::wire::effects::{self, ValidationLevel};
-use frazil_core::{ErrorKind, Result, SinkError};
+use frazil_core::{Result, SinkError};
 
-use crate::catalog::{self, Catalog, LoadedTable};
-use crate::runtime::Runtime;
-
-/// How long the checks against the catalog may take. Connect's REST answers within 90 s.
-const VALIDATE_WAIT: Duration = Duration::from_secs(20);
-/// Where the consumer begins without a group's offset; Connect's key, not ours.
-const OFFSET_RESET: &str = "consumer.override.auto.offset.reset";
+use crate::catalog::{Catalog, LoadedTable};
 
 /// Reads the configuration of a task.
 ///
@@ -43,14 +39,7 @@ pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     let (config, mut problems) = SinkConfig::parse(settings);
     let sound = problems.iter().all(|problem| problem.level != Level::Error);
     if let (Some(config), true) = (config, sound) {
-        match check_online(&config, settings) {
-            Ok(notices) => problems.extend(notices),
-            Err(error) => problems.push(ConfigProblem {
-                key: key_of(&error).to_owned(),
-                level: Level::Error,
-                message: error.report(),
-            }),
-        }
+        problems.extend(online::check(&config, settings));
     }
     effects::encode_validation(problems.iter().map(|problem| {
         let level = match problem.level {
@@ -59,45 +48,6 @@ pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
         };
         (problem.key.as_str(), level, problem.message.as_str())
     }))
-}
-
-fn check_online(
-    config: &SinkConfig,
-    settings: &BTreeMap<String, String>,
-) -> Result<Vec<ConfigProblem>> {
-    let runtime = Runtime::shared()?;
-    runtime.wait("checking the catalog", VALIDATE_WAIT, async {
-        let catalog = catalog::open(&config.catalog)?;
-        let notices = check_tables(config, &catalog).await?;
-        if settings.get(OFFSET_RESET).map(|word| word.trim()) == Some("latest") {
-            check_latest(config, &catalog).await?;
-        }
-        Ok(notices)
-    })
-}
-
-/// Refuses to begin at the end of the topics with tables that were written before: once the group
-/// has expired, every record since would be skipped, and nobody would know.
-async fn check_latest(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Result<()> {
-    for table in &config.tables {
-        let loaded = match catalog.load_table(&table.ident).await {
-            Err(error) if error.code() == "TABLE_NOT_FOUND" => continue,
-            loaded => loaded?,
-        };
-        let state = stored_state_of(&loaded.metadata, &config.wid, &table.branch)?;
-        if state.is_some_and(|state| state.bounds().next().is_some()) {
-            return Err(SinkError::config(
-                "LATEST_SKIPS",
-                format!(
-                    "`latest` would skip records if the consumer group is gone, and table `{}` has \
-                     records of this connector already: take the key away. Where the group stands \
-                     counts, and without a group the records that the tables hold are skipped",
-                    table.name
-                ),
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Checks that the catalog answers and that every table exists or may be created. Returns what is
@@ -157,16 +107,4 @@ fn check_creatable(table: &TableConfig) -> Result<()> {
             table.name
         ),
     ))
-}
-
-/// Returns the configuration key that a failed check belongs to.
-fn key_of(error: &SinkError) -> &'static str {
-    match error.code() {
-        "LATEST_SKIPS" => OFFSET_RESET,
-        "TABLE_MISSING" | "TABLE_FORMAT_V1" => "iceberg.tables",
-        _ if error.kind() == ErrorKind::Config && error.message().contains("credential") => {
-            "iceberg.catalog.credential"
-        }
-        _ => "iceberg.catalog.uri",
-    }
 }

@@ -55,7 +55,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<CatalogConfig> {
     if name.is_none() {
         reader.error("iceberg.catalog", "must not be empty");
     }
-    let kind = read_kind(reader)?;
+    let Some(kind) = read_kind(reader) else {
+        // What else is wrong shall be said at once.
+        read_warehouse(reader, CatalogKind::Rest);
+        return None;
+    };
     let mut properties = reader.below(PREFIX);
     for understood in ["type", "catalog-impl", "io-impl"] {
         properties.remove(understood);

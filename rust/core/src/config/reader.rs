@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
             }
             // Connect checks its own keys.
             KeyClass::Framework => return,
-            KeyClass::Own | KeyClass::Passed => {}
+            KeyClass::Own | KeyClass::Passed | KeyClass::Legacy => {}
         }
         if let Some(table) = found.table
             && !tables.iter().any(|known| known == table)

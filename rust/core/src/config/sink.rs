@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::catalog::{self, CatalogConfig};
+use super::framework;
 use super::kafka;
+use super::legacy;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
 use super::table::{self, TableConfig};
@@ -123,11 +125,13 @@ impl SinkConfig {
     /// Parses the submitted map and returns all problems, each on its key. There is a configuration
     /// exactly when no problem is an error.
     pub fn parse(values: &BTreeMap<String, String>) -> (Option<SinkConfig>, Vec<ConfigProblem>) {
-        let mut reader = Reader::new(values);
-        reader.judge(&table::names(values));
+        let renamed = legacy::rename(values);
+        let mut reader = Reader::new(&renamed.values);
+        reader.judge(&table::names(&renamed.values));
         kafka::judge(&mut reader);
+        framework::judge(&mut reader);
         let config = read(&mut reader);
-        let problems = reader.problems;
+        let problems = renamed.place(reader.problems);
         let sound = problems.iter().all(|problem| problem.level != Level::Error);
         (config.filter(|_| sound), problems)
     }

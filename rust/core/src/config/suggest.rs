@@ -33,7 +33,7 @@ pub(super) fn nearest_passed(name: &str) -> Option<String> {
 }
 
 /// Returns the candidate nearest to `word` that differs in at most `edits_max` letters.
-pub(super) fn nearest<'a>(
+pub fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
     edits_max: usize,

@@ -10,6 +10,8 @@ use crate::error::ErrorKind;
 
 mod control;
 mod evolution;
+mod framework;
+mod migration;
 mod passed;
 
 /// A configuration that has nothing wrong.
@@ -219,7 +221,7 @@ fn a_full_apache_configuration_moves_by_its_class_alone() {
         ("iceberg.coordinator.transactional.prefix", "x"),
         ("iceberg.coordinator-executor-keep-alive-timeout-ms", "1"),
         ("iceberg.hadoop-conf-dir", "/etc/hadoop"),
-        ("iceberg.hadoop.fs.x", "y"),
+        ("iceberg.hadoop.dfs.x", "y"),
         ("iceberg.kafka.bootstrap.servers", "broker:9092"),
         ("iceberg.kafka.security.protocol", "SASL_SSL"),
         ("iceberg.kafka.sasl.mechanism", "PLAIN"),
@@ -239,7 +241,7 @@ fn a_full_apache_configuration_moves_by_its_class_alone() {
             "iceberg.coordinator-executor-keep-alive-timeout-ms",
             "iceberg.coordinator.transactional.prefix",
             "iceberg.hadoop-conf-dir",
-            "iceberg.hadoop.fs.x",
+            "iceberg.hadoop.dfs.x",
         ]
     );
     assert!(

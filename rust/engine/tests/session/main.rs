@@ -9,3 +9,4 @@ mod partitions;
 mod resets;
 mod tables;
 mod topic;
+mod validate;

@@ -5,7 +5,8 @@ use super::{Group, Key};
 
 const ROUTING: &str = "this version sends every record to all tables of `iceberg.tables`; run one \
                        connector per topic, or filter with a transform, until routing is there";
-const CHANGES: &str = "this version appends rows; changes and deletes are not applied yet";
+const CHANGES: &str = "this version appends rows; changes and deletes are not applied yet, and will \
+                       be by `iceberg.tables.default-mode`";
 
 /// Keys for all tables of the connector.
 pub(super) const DEFAULTS: Group = Group {
@@ -274,7 +275,8 @@ pub(super) const CONTROL: Group = Group {
              one partition when it is missing. It must hold nothing else: least of all may it be \
              the control topic of the Apache sink, which dies on records that are not its own.",
         )
-        .or("frazil-control"),
+        .or("frazil-control")
+        .when("frazil.coordination", &["auto", "topic"]),
         Key::own(
             "frazil.segment.ttl-ms",
             Long,
