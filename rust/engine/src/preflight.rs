@@ -45,7 +45,7 @@ pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
         && let Err(error) = check_online(&config, settings)
     {
         problems.push(ConfigProblem {
-            key: key_of(&error).to_owned(),
+            key: key_of(&error, settings),
             level: Level::Error,
             message: error.report(),
         });
@@ -130,13 +130,28 @@ fn check_creatable(table: &TableConfig) -> Result<()> {
 }
 
 /// Returns the configuration key that a failed check belongs to.
-fn key_of(error: &SinkError) -> &'static str {
+fn key_of(error: &SinkError, settings: &BTreeMap<String, String>) -> String {
+    // The table's own key when it is set, else the one for all tables.
+    let of_table = |own: &str, common: &str| {
+        let table = error.context().iter().find(|(name, _)| *name == "table");
+        let own = table.map(|(_, table)| format!("iceberg.table.{table}.{own}"));
+        own.filter(|own| settings.contains_key(own))
+            .unwrap_or_else(|| format!("iceberg.tables.{common}"))
+    };
     match error.code() {
-        "LATEST_SKIPS" => OFFSET_RESET,
-        "TABLE_MISSING" | "TABLE_FORMAT_V1" => "iceberg.tables",
-        _ if error.kind() == ErrorKind::Config && error.message().contains("credential") => {
-            "iceberg.catalog.credential"
+        "LATEST_SKIPS" => OFFSET_RESET.to_owned(),
+        "TABLE_MISSING" | "TABLE_FORMAT_V1" => "iceberg.tables".to_owned(),
+        "ID_COLUMN_MISSING" | "ID_COLUMNS_INVALID" => of_table("id-columns", "default-id-columns"),
+        "SORT_COLUMN_MISSING" | "SORT_BY_INVALID" | "SORT_UNSUPPORTED" => {
+            of_table("sort-by", "default-sort-by")
         }
-        _ => "iceberg.catalog.uri",
+        "PARTITION_COLUMN_MISSING"
+        | "PARTITION_BY_INVALID"
+        | "PARTITION_SPEC_DIFFERS"
+        | "PARTITION_UNSUPPORTED" => of_table("partition-by", "default-partition-by"),
+        _ if error.kind() == ErrorKind::Config && error.message().contains("credential") => {
+            "iceberg.catalog.credential".to_owned()
+        }
+        _ => "iceberg.catalog.uri".to_owned(),
     }
 }
