@@ -249,14 +249,7 @@ fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableCo
             let key = choose(reader, "id-columns", "iceberg.tables.default-id-columns");
             read_columns(reader, &key)
         },
-        partition_by: {
-            let key = choose(
-                reader,
-                "partition-by",
-                "iceberg.tables.default-partition-by",
-            );
-            read_partition_by(reader, &key)
-        },
+        partition_by: read_partition_by(reader, name),
         layout,
         columns,
         commit_interval_ms: reader.number(&interval).unwrap_or_default(),
@@ -355,11 +348,12 @@ fn read_columns(reader: &mut Reader<'_>, key: &str) -> Vec<String> {
     columns
 }
 
-fn read_partition_by(reader: &mut Reader<'_>, key: &str) -> Vec<PartitionTerm> {
-    match partition::parse(reader.word(key).unwrap_or_default()) {
+fn read_partition_by(reader: &mut Reader<'_>, name: &str) -> Vec<PartitionTerm> {
+    let key = reader.own_or(name, "partition-by", "default-partition-by");
+    match partition::parse(reader.word(&key).unwrap_or_default()) {
         Ok(terms) => terms,
         Err(reason) => {
-            reader.error(key, reason);
+            reader.error(&key, reason);
             Vec::new()
         }
     }

@@ -30,7 +30,7 @@ impl TableSlot {
         frame: &Frame<'_>,
         rows: &[u32],
     ) -> Result<()> {
-        let prepared = self.masked(frame, rows, |table, frame, rows| {
+        let prepared = self.with_mask(frame, rows, |table, frame, rows| {
             table.prepare_table(context, machine, frame, rows)
         });
         prepared.map_err(|error| error.with("table", &self.config.name))

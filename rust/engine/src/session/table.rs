@@ -15,12 +15,13 @@ use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_core::control::message::TableStamp;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
-use frazil_core::convert::{ColumnRules, Masked};
+use frazil_core::convert::ColumnRules;
 use frazil_core::{Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Inbound;
+use super::masking::Mask;
 use super::open::{OpenTable, writer_settings};
 use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds, stop_at};
 use super::sealing::{ClosedFiles, SealWork};
@@ -91,8 +92,8 @@ pub(crate) struct TableSlot {
     pub(super) newer: Option<LoadedTable>,
     /// What it gets to see of records.
     pub(super) rules: Option<ColumnRules>,
-    /// What the rules leave of the frame at hand.
-    pub(super) mask: Option<Masked>,
+    /// What the rules leave of the frame at hand, until its rows are appended.
+    pub(super) masks: Vec<Mask>,
     /// What was done about its partitioning.
     pub(super) spec_settled: Cell<SpecSettled>,
     /// What people should know of this table and were not told yet.
@@ -113,7 +114,7 @@ impl TableSlot {
             index,
             hub: hub.table(key, interval),
             rules: ColumnRules::new(&config.columns, config.case_insensitive),
-            mask: None,
+            masks: Vec::new(),
             config,
             open: None,
             newer: None,
@@ -162,6 +163,7 @@ impl TableSlot {
 
     pub(crate) fn leave(&mut self, session: Uuid) {
         self.open = None;
+        self.masks.clear();
         self.hub.leave(session);
     }
 
@@ -214,13 +216,13 @@ impl TableSlot {
         new: &AppendRows<'_>,
         rejected: &mut BTreeMap<u32, SinkError>,
     ) -> Result<()> {
+        let mask = self.take_mask(new.frame, new.rows)?;
         let name = &self.config.name;
         let mut refuse = |row: u32, error: SinkError| {
             rejected
                 .entry(row)
                 .or_insert_with(|| error.with("table", name));
         };
-        let mask = self.mask.take();
         let Some(open) = &mut self.open else {
             if let Some(mask) = &mask {
                 let judged = mask.refused_of(new.rows);
