@@ -17,6 +17,7 @@ pub mod geometry;
 pub mod json;
 pub mod misfit;
 pub mod number;
+pub mod parts;
 mod primitive;
 pub mod scalar;
 mod shape;

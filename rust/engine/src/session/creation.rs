@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use crate::catalog::CreateTable;
 
-const FORMAT_VERSION: FormatVersion = FormatVersion::V2;
-
 /// Returns the table for the first of `rows` that has a schema, `None` when none has one.
 ///
 /// # Errors
@@ -25,7 +23,10 @@ pub(crate) fn creation_of(
     let options = CreateOptions {
         force_optional: config.force_optional,
         metadata_columns: config.metadata_columns.clone(),
-        nanoseconds: FORMAT_VERSION >= FormatVersion::V3,
+        nanoseconds: config
+            .auto_create_props
+            .get("format-version")
+            .is_some_and(|version| version == "3"),
     };
     for row in rows {
         match table_schema(frame.value(*row as usize), &options) {
@@ -54,7 +55,7 @@ fn creation(config: &TableConfig, schema: Schema) -> Result<CreateTable> {
         sort_order: None,
         location: None,
         properties,
-        format_version: FORMAT_VERSION,
+        format_version: FormatVersion::V2,
     })
 }
 
