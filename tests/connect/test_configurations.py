@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
-from bed import data
+from bed import configurations, data
 from bed.catalogs import SqlCatalog
 from bed.connect import RestError
 from bed.process import free_port
@@ -125,8 +127,9 @@ def test_a_bad_value_is_refused(worker, sql, name, key, value, part):
     [
         ("iceberg.tables.route-field", "type", "routing"),
         ("iceberg.tables.dynamic-enabled", "true", "routing"),
-        ("iceberg.tables.cdc-field", "_cdc", "changes and deletes"),
-        ("iceberg.tables.upsert-mode-enabled", "true", "changes and deletes"),
+        ("iceberg.tables.cdc-field", "_cdc", "iceberg.tables.default-mode"),
+        ("iceberg.tables.upsert-mode-enabled", "true", "iceberg.tables.default-mode"),
+        ("iceberg.hadoop.fs.s3a.threads.max", "64", "iceberg.catalog.s3."),
         ("iceberg.catalog.type", "glue", "not there yet"),
         ("iceberg.catalog.type", "hive", "not there yet"),
         ("iceberg.catalog.catalog-impl", "org.apache.iceberg.aws.glue.GlueCatalog", "glue"),
@@ -159,6 +162,131 @@ def test_inert_keys_are_accepted(worker, sql, name):
         iceberg__control__commit__timeout_ms="30000",
     )
     assert worker.validate(config) == {}
+
+
+@pytest.fixture(scope="module")
+def answers(worker):
+    """What `validate` answers to each connector of another sink; a catalog that is not there takes
+    seconds, so several are asked at once."""
+
+    def ask(file: str) -> dict:
+        config = {**configurations.ours(file), "name": file}
+        return worker.call("PUT", f"/connector-plugins/{CLASS}/config/validate", config, timeout=120)
+
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(configurations.files(), pool.map(ask, configurations.files())))
+
+
+# Promise: connectors of Apache's and Tabular's sink fail at `validate` on exactly the keys that docs/migration.md lists as refused
+@pytest.mark.parametrize("file", configurations.files())
+def test_a_connector_of_another_sink_fails_on_exactly_the_keys_of_the_guide(worker, answers, file):
+    answer = answers[file]
+    values = [entry["value"] for entry in answer["configs"]]
+    # Classes of converters and transforms that this worker does not have are Connect's to refuse.
+    wrong = {v["name"] for v in values if v["errors"] and v["name"].startswith(("iceberg.", "frazil."))}
+    expected = configurations.Guide().refused(configurations.ours(file))
+    if not expected:
+        # All hosts end in `.invalid`, so the catalog is the one thing that cannot be.
+        expected = {"iceberg.catalog.uri"}
+    shown = {v["name"]: v["errors"] for v in values if v["errors"]}
+    assert wrong == expected, shown
+    assert configurations.SECRET not in json.dumps(answer)
+    assert configurations.SECRET not in worker.log()
+
+
+def test_there_are_thirty_connectors_of_other_sinks():
+    assert len(configurations.files()) >= 30
+
+
+# Promise: connectors of Apache's and Tabular's sink run with `connector.class` and the addresses changed
+@pytest.mark.parametrize(
+    "file",
+    [
+        "apache-jdbc-sqlite",
+        "apache-rest-vended",
+        "apache-every-table-option",
+        "apache-control",
+        "tabular-write-props",
+    ],
+)
+def test_a_connector_of_another_sink_runs(worker, broker, request, scratch, name, file):
+    fixture = {"apache-jdbc-sqlite": "sqlite", "apache-rest-vended": "weed"}.get(file, "rest")
+    catalog = SqlCatalog(scratch / name) if fixture == "sqlite" else request.getfixturevalue(fixture)
+    addresses = catalog.connector()
+    if fixture == "sqlite":
+        addresses["iceberg.catalog.type"] = "jdbc"
+        addresses["iceberg.catalog.uri"] = f"jdbc:{addresses['iceberg.catalog.uri']}"
+    config = {**configurations.ours(file), **addresses, "topics": name}
+    config = json.loads(json.dumps(config).replace("lake.events", f"{name}.events"))
+    config["iceberg.control.commit.interval-ms"] = "1000"
+    broker.create_topic(name, 2)
+    records = ({"id": n, "kind": f"k{n % 3}", "note": "ünï"} for n in range(200))
+    broker.produce_json(name, records, lambda index: index % 2)
+    assert worker.validate({**config, "name": name}) == {}
+    view = TableView(catalog, f"{name}.events")
+    with running(worker, name, config, 2):
+        view.wait_rows(200, 90)
+    assert view.query("SELECT count(DISTINCT id), sum(id), count(DISTINCT kind) FROM {t}") == [
+        (200, 19900, 3)
+    ]
+
+
+# Promise: a connector that takes the place of another sink goes on where that one's consumer group stands
+# Complaint: 29
+def test_a_connector_goes_on_where_the_group_stands(worker, broker, sql, name):
+    broker.create_topic(name, 2)
+    broker.produce_json(name, ({"id": n} for n in range(100)), lambda index: index % 2)
+    before = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"connect-{name}"})
+    stands = [TopicPartition(name, partition, 30) for partition in range(2)]
+    before.commit(offsets=stands, asynchronous=False)
+    before.close()
+    view = TableView(sql, f"{name}.t")
+    with running(worker, name, sink(sql, name, f"{name}.t")):
+        view.wait_rows(40, 60)
+    assert view.query("SELECT min(id), max(id), count(DISTINCT id) FROM {t}") == [(60, 99, 40)]
+
+
+# Promise: a consumer group of one's own is the one that counts, also when Apache's key names another
+# Complaint: 28
+def test_a_group_of_ones_own_counts(worker, broker, sql, name):
+    broker.create_topic(name, 2)
+    broker.produce_json(name, ({"id": n} for n in range(100)), lambda index: index % 2)
+    config = sink(sql, name, f"{name}.t", tasks__max="2", iceberg__connect__group_id="another")
+    config["consumer.override.group.id"] = f"own-{name}"
+    answer = worker.call(
+        "PUT", f"/connector-plugins/{CLASS}/config/validate", {**config, "name": name}
+    )
+    entry = next(e for e in answer["configs"] if e["value"]["name"] == "frazil.warnings")
+    assert f"the consumer group is `own-{name}`" in entry["value"]["value"]
+    view = TableView(sql, f"{name}.t")
+    with running(worker, name, config, 2):
+        view.wait_rows(100, 60)
+        broker.wait_group_offsets(f"own-{name}", {(name, 0): 50, (name, 1): 50})
+
+
+# Promise: what `validate` warns of stands in Connect's answer, under `frazil.warnings`
+def test_warnings_stand_in_connects_answer(worker, sql, name):
+    config = sink(sql, name, f"{name}.t", name=name, iceberg__control__topic="control-iceberg")
+    config["consumer.override.auto.offset.reset"] = "latest"
+    answer = worker.call("PUT", f"/connector-plugins/{CLASS}/config/validate", config)
+    assert answer["error_count"] == 0, answer
+    entry = next(e for e in answer["configs"] if e["value"]["name"] == "frazil.warnings")
+    for part in ("iceberg.control.topic", "before the first start", f"topic `{name}` is not there"):
+        assert part in entry["value"]["value"], entry
+
+
+# Promise: Connect's forms get a group, an order, a name and the choices of each key
+def test_connects_answer_has_what_a_form_needs(worker, sql, name):
+    config = sink(sql, name, f"{name}.t", name=name)
+    answer = worker.call("PUT", f"/connector-plugins/{CLASS}/config/validate", config)
+    assert {"Tables", "Commits", "Catalog", "Storage"} <= set(answer["groups"])
+    entries = {entry["value"]["name"]: entry for entry in answer["configs"]}
+    created = entries["iceberg.tables.auto-create-enabled"]
+    assert created["definition"]["group"] == "Tables"
+    assert created["definition"]["display_name"] == "Auto create enabled"
+    assert created["definition"]["order"] > entries["iceberg.tables"]["definition"]["order"]
+    assert created["value"]["recommended_values"] == ["true", "false"]
+    assert entries["iceberg.catalog.credential"]["value"]["visible"] is False
 
 
 def trace_of(worker, name: str, config: dict) -> str:

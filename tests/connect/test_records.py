@@ -52,6 +52,7 @@ def test_a_record_that_does_not_fit_stops_the_task(worker, broker, sql, name):
 
 # Promise: with a dead letter queue every record is in the table or in the queue, none in both
 # Injection: 35
+# Complaint: 9
 def test_records_that_do_not_fit_go_to_the_dead_letter_queue(worker, broker, sql, name):
     broker.create_topic(name)
     dead = f"{name}_dead"
@@ -77,13 +78,21 @@ def test_records_that_do_not_fit_go_to_the_dead_letter_queue(worker, broker, sql
     assert [json.loads(m.value())["payload"]["id"] for m in letters] == list(range(7, 1000, 10))
     headers = dict(letters[0].headers())
     assert headers["__connect.errors.offset"] == b"7"
-    assert b"small" in headers["__connect.errors.exception.message"]
-    assert b"top-secret-value" not in headers["__connect.errors.exception.message"]
+    assert headers["__connect.errors.exception.class.name"] == (
+        b"io.frazil.connect.RejectedRecordException"
+    )
+    said = json.loads(headers["__connect.errors.exception.message"])
+    assert (said["code"], said["table"], said["column"]) == ("VALUE_MALFORMED", f"{name}.t", "small")
+    assert (said["topic"], said["partition"], said["offset"]) == (name, 0, 7)
+    assert "column `small`" in said["reason"]
+    for header, value in headers.items():
+        assert b"top-secret-value" not in (value or b""), header
     assert view.query("SELECT count(*), count(DISTINCT id) FROM {t}") == [(900, 900)]
     broker.wait_group_offsets(f"connect-{name}", {(name, 0): 1000})
 
 
 # Promise: a value is never wrapped, cut or turned to null to make it fit
+# Complaint: 14
 @pytest.mark.parametrize(
     ("column", "kind", "value"),
     [

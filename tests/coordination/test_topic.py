@@ -223,6 +223,7 @@ def whole(worker, name: str) -> bool:
 
 
 # Promise: a control topic that is deleted is made anew, commits go on, and nothing is lost or doubled
+# Complaint: 27
 def test_a_deleted_control_topic_is_made_anew(cluster, broker, rest, name, topics):
     tables = [f"{name}.a", f"{name}.b"]
     views = views_of(rest, tables)

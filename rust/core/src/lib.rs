@@ -22,6 +22,7 @@ pub mod config;
 pub mod control;
 pub mod convert;
 pub mod error;
+pub mod layout;
 pub mod limits;
 pub mod offsets;
 pub mod panics;

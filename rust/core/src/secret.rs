@@ -23,6 +23,7 @@ pub const SECRET_MARKERS: &[&str] = &[
     "connection-string",
     "authorization",
     "jaas",
+    "hash-salt",
 ];
 
 /// Tells whether the value of the key `name` must never be shown.

@@ -12,11 +12,11 @@
 pub mod column;
 pub mod effects;
 pub mod frame;
-mod read;
+pub(crate) mod read;
 pub mod request;
 pub mod schema;
 mod string_map;
-mod tagged;
+pub(crate) mod tagged;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]

@@ -257,6 +257,12 @@ fn effects_are_the_golden_ones() {
         partition: partition(1),
         offset,
         code: code.to_owned(),
+        table: "db.größe".to_owned(),
+        column: if row == 3 {
+            "v".to_owned()
+        } else {
+            String::new()
+        },
         message: "column `v`: does not fit int".to_owned(),
     };
     let levels = [

@@ -7,6 +7,7 @@
 //! applied by the catalog, and its files have to be there; only the orphan job removes files.
 
 mod avro;
+mod change;
 mod committer;
 pub mod create;
 mod list;
@@ -17,10 +18,11 @@ mod sealed;
 mod tests;
 mod wait;
 
+pub use change::change_table;
 pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
-pub use manifest::{ManifestIdentity, metadata_location, write_manifest};
-pub(crate) use run::now_ms;
+pub use manifest::{Layout, ManifestIdentity, metadata_location, write_manifest};
+pub(crate) use run::{carry, now_ms};
 pub use sealed::{Unsealed, read_sealed};
 pub use wait::Cancel;
 pub(crate) use wait::pause;

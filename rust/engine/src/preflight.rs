@@ -3,23 +3,21 @@
 //! The same checks serve Connect's `validate`, where each problem is an error on its key (REST 400),
 //! and the start of a task, where the first one is a `ConfigException`.
 
+mod keys;
+mod online;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+use frazil_core::commit::location::StoredIn;
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::stored_state_of;
 use frazil_core::config::{ConfigProblem, Level, SinkConfig, TableConfig};
+use frazil_core::layout::check_existing;
 use frazil_core::wire::effects::{self, ValidationLevel};
-use frazil_core::{ErrorKind, Result, SinkError};
+use frazil_core::{Result, SinkError};
 
-use crate::catalog::{self, Catalog};
-use crate::runtime::Runtime;
-
-/// How long the checks against the catalog may take. Connect's REST answers within 90 s.
-const VALIDATE_WAIT: Duration = Duration::from_secs(20);
-/// Where the consumer begins without a group's offset; Connect's key, not ours.
-const OFFSET_RESET: &str = "consumer.override.auto.offset.reset";
+use crate::catalog::{Catalog, LoadedTable};
 
 /// Reads the configuration of a task.
 ///
@@ -40,14 +38,8 @@ pub fn start(settings: &BTreeMap<String, String>) -> Result<SinkConfig> {
 pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     let (config, mut problems) = SinkConfig::parse(settings);
     let sound = problems.iter().all(|problem| problem.level != Level::Error);
-    if let (Some(config), true) = (config, sound)
-        && let Err(error) = check_online(&config, settings)
-    {
-        problems.push(ConfigProblem {
-            key: key_of(&error).to_owned(),
-            level: Level::Error,
-            message: error.report(),
-        });
+    if let (Some(config), true) = (config, sound) {
+        problems.extend(online::check(&config, settings));
     }
     effects::encode_validation(problems.iter().map(|problem| {
         let level = match problem.level {
@@ -58,59 +50,50 @@ pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     }))
 }
 
-fn check_online(config: &SinkConfig, settings: &BTreeMap<String, String>) -> Result<()> {
-    let runtime = Runtime::shared()?;
-    runtime.wait("checking the catalog", VALIDATE_WAIT, async {
-        let catalog = catalog::open(&config.catalog)?;
-        check_tables(config, &catalog).await?;
-        match settings.get(OFFSET_RESET).map(|word| word.trim()) {
-            Some("latest") => check_latest(config, &catalog).await,
-            _ => Ok(()),
-        }
-    })
-}
-
-/// Refuses to begin at the end of the topics with tables that were written before: once the group
-/// has expired, every record since would be skipped, and nobody would know.
-async fn check_latest(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Result<()> {
-    for table in &config.tables {
-        let loaded = match catalog.load_table(&table.ident).await {
-            Err(error) if error.code() == "TABLE_NOT_FOUND" => continue,
-            loaded => loaded?,
-        };
-        let state = stored_state_of(&loaded.metadata, &config.wid, &table.branch)?;
-        if state.is_some_and(|state| state.bounds().next().is_some()) {
-            return Err(SinkError::config(
-                "LATEST_SKIPS",
-                format!(
-                    "`latest` would skip records if the consumer group is gone, and table `{}` has \
-                     records of this connector already: take the key away. Where the group stands \
-                     counts, and without a group the records that the tables hold are skipped",
-                    table.name
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Checks that the catalog answers and that every table exists or may be created.
+/// Checks that the catalog answers and that every table exists or may be created. Returns what is
+/// worth knowing about tables that are fine.
 ///
 /// # Errors
 ///
 /// `TABLE_MISSING` naming the table and the remedies; what the catalog says otherwise.
-pub async fn check_tables(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Result<()> {
+pub async fn check_tables(
+    config: &SinkConfig,
+    catalog: &Arc<dyn Catalog>,
+) -> Result<Vec<ConfigProblem>> {
     catalog.check().await?;
+    let mut notices = Vec::new();
     for table in &config.tables {
         match catalog.load_table(&table.ident).await {
             Ok(loaded) => {
-                check_table(&loaded.metadata).map_err(|error| error.with("table", &table.name))?;
+                check_table(&loaded.metadata)
+                    .and_then(|()| check_existing(&loaded.metadata, table))
+                    .map_err(|error| error.with("table", &table.name))?;
+                notices.extend(kept_in_summary(config, table, &loaded));
             }
             Err(error) if error.code() == "TABLE_NOT_FOUND" => check_creatable(table)?,
             Err(error) => return Err(error.with("table", &table.name)),
         }
     }
-    Ok(())
+    Ok(notices)
+}
+
+/// Tells of a table that keeps the offsets in its snapshots, which costs more than a property. What is
+/// wrong with its state is for the tasks to say.
+fn kept_in_summary(
+    config: &SinkConfig,
+    table: &TableConfig,
+    loaded: &LoadedTable,
+) -> Option<ConfigProblem> {
+    let state = stored_state_of(&loaded.metadata, &config.wid, &table.branch).ok()??;
+    (state.stored_in == StoredIn::Summary).then(|| ConfigProblem {
+        key: "frazil.state.location".to_owned(),
+        level: Level::Warning,
+        message: format!(
+            "table `{}` keeps the connector's offsets in the summaries of its snapshots, not in a \
+             property; expire old snapshots, since each repeats them",
+            table.name
+        ),
+    })
 }
 
 fn check_creatable(table: &TableConfig) -> Result<()> {
@@ -124,16 +107,4 @@ fn check_creatable(table: &TableConfig) -> Result<()> {
             table.name
         ),
     ))
-}
-
-/// Returns the configuration key that a failed check belongs to.
-fn key_of(error: &SinkError) -> &'static str {
-    match error.code() {
-        "LATEST_SKIPS" => OFFSET_RESET,
-        "TABLE_MISSING" | "TABLE_FORMAT_V1" => "iceberg.tables",
-        _ if error.kind() == ErrorKind::Config && error.message().contains("credential") => {
-            "iceberg.catalog.credential"
-        }
-        _ => "iceberg.catalog.uri",
-    }
 }

@@ -15,11 +15,13 @@ mod backpressure;
 mod creation;
 mod delivery;
 mod loading;
+mod masking;
 mod memory;
 mod open;
 mod outcomes;
 mod rows;
 mod sealing;
+mod spec;
 mod table;
 
 use std::cell::{Cell, RefCell};
@@ -42,6 +44,7 @@ use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
+pub(crate) use open::converter;
 use table::{SealFailure, SessionContext, TableSlot};
 
 /// How long one `put`, with all its frames, may wait for catalogs and uploads on the task's thread:
@@ -105,7 +108,9 @@ impl Session {
         let runtime = Runtime::shared()?;
         let catalog = runtime.wait("opening the catalog", PUT_WAIT, async {
             let catalog = catalog::open(&config.catalog)?;
-            crate::preflight::check_tables(&config, &catalog).await?;
+            for notice in crate::preflight::check_tables(&config, &catalog).await? {
+                tracing::warn!(connector = %config.connector, "{}", notice.message);
+            }
             Ok(catalog)
         })?;
         let inner = Inner::new(config, runtime, catalog);
@@ -306,7 +311,10 @@ impl Inner {
                 TICK_WAITING
             });
         effects.timeout_ms = u64::try_from(next.clamp(TICK_MIN, TICK_MAX).as_millis()).ok();
-        for notice in self.machine.take_notices() {
+        let mut notices: Vec<String> = Vec::new();
+        notices.extend(self.machine.take_notices().iter().map(ToString::to_string));
+        notices.extend(self.tables.iter().flat_map(TableSlot::take_notices));
+        for notice in notices {
             // Not through the ring, as what belongs to this task alone.
             let (connector, task) = (&self.config.connector, self.config.task);
             let line = format!("{notice} connector={connector} task={task}");

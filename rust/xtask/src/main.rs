@@ -4,6 +4,9 @@
 //! built and started the way a user would.
 
 mod chaos;
+mod complaints;
+mod conformance;
+mod covers;
 mod demo;
 mod files;
 mod injections;
@@ -33,20 +36,27 @@ usage: ./x TASK
         --data flights: the flights and weather of New York in 2013, into two tables.
         --zip: install the plugin from the zip, not as the one JAR.
   test [--only PART]... [--all]
-        Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed e2e
-        promises injections.
+        Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed conformance
+        e2e promises injections complaints.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
   chaos [--scenario NAME] [--minutes M] [--all] [--built] [--note REPORT]
         Kills, stalls, lies and refuses on the real bed (tests/chaos); the results go into
         docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
         random for so long. --all: every scenario. --built: with library and plugin as they are.
         --note: only notes the results of a JUnit report. Words after `--` go to pytest.
+  conformance [--case FILE]... [--only WORD] [--coverage] [--verbose]
+        Runs the cases of tests/conformance through the plugin: records in, tables out.
+        --case: a file of your own, in the format of tests/conformance/README.md. --only: cases
+        with a word in their file or name. --coverage: which source types were tried on which
+        column types. --verbose: how long each took.
   sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
         Runs the state machines in a simulated world and checks each step (rust/sim).
         --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
         and a checker must notice. --help: all its options.
   injections [--write]
         Checks (or writes) the table of injected faults in docs/exactly-once.md.
+  complaints [--write]
+        Checks (or writes) the table of complaints about other sinks in docs/complaints.md.
   dist  Builds the plugin: build/dist/*.jar and *.zip.
   bed   Lays the artifacts and the Python environment of the end-to-end tests.
   tidy  Checks sizes, words, error codes and dead files.
@@ -83,16 +93,14 @@ fn dispatch() -> Result<bool, Failure> {
         "demo" => demo(arguments),
         "promises" => promise_table(arguments),
         "chaos" => chaos_runs(arguments),
+        "conformance" => conformance_cases(arguments),
         "sim" => simulator(arguments),
-        "injections" => injection_table(arguments),
+        "injections" => covers_table(arguments, injections::write, injections::check),
+        "complaints" => covers_table(arguments, complaints::write, complaints::check),
         "mutants" => without_guards(arguments),
         "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
         "bed" => none(arguments).and_then(|()| tools::bed(&run::Log::open("bed")?)),
-        "tidy" => none(arguments).and_then(|()| {
-            let complaints = tidy::check()?;
-            complaints.iter().for_each(|line| println!("{line}"));
-            Ok(complaints.is_empty())
-        }),
+        "tidy" => none(arguments).and_then(|()| Ok(sound(&tidy::check()?))),
         other => Err(format!("there is no task `{other}`\n{HELP}")),
     }
 }
@@ -126,6 +134,20 @@ fn test(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
         }
     }
     parts::run(&wanted)
+}
+
+fn conformance_cases(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut wanted = conformance::Wanted::default();
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("case") => wanted.cases.push(text(&mut arguments)?.into()),
+            Long("only") => wanted.only = Some(text(&mut arguments)?),
+            Long("coverage") => wanted.coverage = true,
+            Long("verbose") => wanted.verbose = true,
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    conformance::run(&wanted)
 }
 
 fn simulator(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
@@ -170,37 +192,42 @@ fn chaos_runs(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
     chaos::run(&wanted)
 }
 
-fn injection_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
-    let mut write = false;
-    while let Some(argument) = next(&mut arguments)? {
-        match argument {
-            Long("write") => write = true,
-            other => return Err(other.unexpected().to_string()),
-        }
+/// Checks a table of numbered things and their tests, after writing it when that is asked for.
+fn covers_table(
+    arguments: lexopt::Parser,
+    write_table: fn() -> Result<(), Failure>,
+    check: fn() -> Result<Vec<String>, Failure>,
+) -> Result<bool, Failure> {
+    if is_to_write(arguments)? {
+        write_table()?;
     }
-    if write {
-        injections::write()?;
-    }
-    let complaints = injections::check()?;
-    complaints.iter().for_each(|line| println!("{line}"));
-    Ok(complaints.is_empty())
+    Ok(sound(&check()?))
 }
 
-fn promise_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
-    let mut write = false;
-    while let Some(argument) = next(&mut arguments)? {
-        match argument {
-            Long("write") => write = true,
-            other => return Err(other.unexpected().to_string()),
-        }
-    }
-    if write {
+fn promise_table(arguments: lexopt::Parser) -> Result<bool, Failure> {
+    if is_to_write(arguments)? {
         promises::write()?;
         return Ok(true);
     }
-    let complaints = promises::check(&[])?;
+    Ok(sound(&promises::check(&[])?))
+}
+
+/// Tells whether `--write`, the only argument there may be, is given.
+fn is_to_write(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut write = false;
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("write") => write = true,
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    Ok(write)
+}
+
+/// Prints the complaints and tells whether there are none.
+fn sound(complaints: &[String]) -> bool {
     complaints.iter().for_each(|line| println!("{line}"));
-    Ok(complaints.is_empty())
+    complaints.is_empty()
 }
 
 fn without_guards(mut arguments: lexopt::Parser) -> Result<bool, Failure> {

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
 use crate::chaos;
+use crate::complaints;
+use crate::conformance;
 use crate::injections;
 use crate::mutants;
 use crate::promises::{self, Ran};
@@ -48,9 +50,11 @@ const PARTS: &[(&str, Phase)] = &[
     ("failpoints", Phase::Build),
     ("dist", Phase::Build),
     ("bed", Phase::Tools),
+    ("conformance", Phase::Tests),
     ("e2e", Phase::Tests),
     ("promises", Phase::Tests),
     ("injections", Phase::Tests),
+    ("complaints", Phase::Tests),
     ("mutants", Phase::Tests),
 ];
 
@@ -145,9 +149,15 @@ fn part(name: &str, wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
         "dist" => plain(tools::dist(log)?),
         "failpoints" => plain(chaos::build(log)?),
         "bed" => lay_bed(),
+        "conformance" => {
+            needs(&["dist", "bed"], done)?;
+            let (good, results) = conformance::all(log)?;
+            Ok((good, Some(results)))
+        }
         "e2e" => end_to_end(wanted, log, done),
         "promises" => said(log, &promises::check(&ran(wanted, done))?),
         "injections" => said(log, &injections::check()?),
+        "complaints" => said(log, &complaints::check()?),
         "mutants" => {
             let results = mutants::run(&[], false, log)?;
             let good = Counts::of(&results).failed == 0;
@@ -173,15 +183,19 @@ fn java(log: &Log) -> Ended {
     Ok((good, Some(results::from_junit_folder(&reports)?)))
 }
 
-fn end_to_end(wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
-    for needed in ["failpoints", "dist", "bed"] {
-        if done
-            .iter()
-            .any(|report| report.name == needed && !report.good)
-        {
-            return Err(format!("not run: {needed} failed"));
-        }
+/// Fails when a part that another one builds on has failed.
+fn needs(parts: &[&str], done: &[Report]) -> Result<(), Failure> {
+    match done
+        .iter()
+        .find(|report| parts.contains(&report.name) && !report.good)
+    {
+        Some(report) => Err(format!("not run: {} failed", report.name)),
+        None => Ok(()),
     }
+}
+
+fn end_to_end(wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
+    needs(&["failpoints", "dist", "bed"], done)?;
     let report = root().join("build/e2e.xml");
     if report.exists() {
         fs::remove_file(&report).map_err(|error| format!("cannot remove a report: {error}"))?;

@@ -131,7 +131,7 @@ fn joined(first: &str, after: &[&str]) -> String {
         .iter()
         .map_while(|line| comment(line))
         .take_while(|line| {
-            !["Promise", "Injection:", "["]
+            !["Promise", "Injection:", "Complaint:", "["]
                 .iter()
                 .any(|w| line.starts_with(w))
         });

@@ -5,9 +5,13 @@ use self::Importance::Low;
 
 mod catalog;
 mod framework;
+mod layout;
+mod legacy;
 mod passed;
 mod process;
 mod tables;
+
+pub(crate) use legacy::renamed;
 
 /// The type of a key's value, by Connect's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub enum KeyClass {
     Passed,
     /// It belongs to the Apache sink and means nothing here: accepted with a warning.
     Inert,
+    /// Another sink's name: read under ours with a warning, or refused.
+    Legacy,
     /// It belongs to Connect itself, which also checks it.
     Framework,
 }
@@ -67,6 +73,8 @@ pub enum Check {
     /// The key is known and not supported: setting it is an error with this reason. A BOOLEAN may
     /// be set to `false`.
     Refused(&'static str),
+    /// The key is read under this name.
+    Renamed(&'static str),
 }
 
 /// One row of the table.
@@ -86,6 +94,9 @@ pub struct Key {
     pub check: Check,
     /// What it means.
     pub doc: &'static str,
+    /// The key, and the words of it, with which this key has a meaning: what a form need not show
+    /// otherwise.
+    pub when: Option<(&'static str, &'static [&'static str])>,
 }
 
 /// A part of the table under one heading.
@@ -103,6 +114,8 @@ pub struct Group {
 pub const GROUPS: &[Group] = &[
     tables::DEFAULTS,
     tables::PER_TABLE,
+    layout::LAYOUT,
+    layout::COLUMNS,
     tables::CONTROL,
     catalog::CATALOG,
     catalog::STORAGE,
@@ -111,6 +124,7 @@ pub const GROUPS: &[Group] = &[
     process::PROCESS,
     process::INTERNAL,
     process::INERT,
+    legacy::LEGACY,
     framework::FRAMEWORK,
 ];
 
@@ -146,9 +160,31 @@ pub fn all() -> impl Iterator<Item = &'static Key> {
     GROUPS.iter().flat_map(|group| group.keys)
 }
 
+/// The families of properties that one table may have of its own.
+const OWN_PROPERTIES: [&str; 2] = ["auto-create-props.", "write-props."];
+
+/// Returns table, family and property of a key below `iceberg.table.<name>.auto-create-props.` or
+/// `iceberg.table.<name>.write-props.`.
+pub(super) fn own_property(name: &str) -> Option<(&str, &'static str, &str)> {
+    let rest = name.strip_prefix("iceberg.table.")?;
+    OWN_PROPERTIES.into_iter().find_map(|family| {
+        let (table, property) = rest.split_once(&format!(".{family}"))?;
+        let is_whole = !table.is_empty() && !property.is_empty() && property != "*";
+        is_whole.then_some((table, family, property))
+    })
+}
+
 /// Finds the row for a submitted `name`: the row of that very name, else the per-table key, else
-/// the longest prefix.
+/// the longest prefix. A property for one table is judged by the row of that for all tables.
 pub fn find(name: &str) -> Option<Match<'_>> {
+    if let Some((table, family, property)) = own_property(name) {
+        let common = format!("iceberg.tables.{family}{property}");
+        let key = find(&common)?.key;
+        return Some(Match {
+            key,
+            table: Some(table),
+        });
+    }
     if let Some(key) = all().find(|key| key.name == name && !key.name.contains(['*', '<'])) {
         return Some(Match { key, table: None });
     }
@@ -191,6 +227,7 @@ impl Key {
             class,
             check: Check::Any,
             doc,
+            when: None,
         }
     }
 
@@ -208,6 +245,44 @@ impl Key {
 
     const fn framework(name: &'static str, kind: KeyType, doc: &'static str) -> Self {
         Self::new(name, kind, KeyClass::Framework, doc)
+    }
+
+    const fn legacy(
+        name: &'static str,
+        kind: KeyType,
+        meant: &'static str,
+        doc: &'static str,
+    ) -> Self {
+        let mut key = Self::new(name, kind, KeyClass::Legacy, doc);
+        key.check = Check::Renamed(meant);
+        key
+    }
+
+    const fn foreign(name: &'static str, kind: KeyType, reason: &'static str) -> Self {
+        Self::new(name, kind, KeyClass::Legacy, "A setting of Hadoop.").refused(reason)
+    }
+
+    /// Returns the name under which the key is read.
+    pub fn renamed(&self) -> Option<&'static str> {
+        match self.check {
+            Check::Renamed(meant) => Some(meant),
+            _ => None,
+        }
+    }
+
+    /// Returns the words that the key takes, when there are only some.
+    pub fn words(&self) -> &'static [&'static str] {
+        match (self.check, self.kind) {
+            (Check::OneOf { words, .. }, _) => words,
+            (Check::Refused(_), KeyType::Boolean) => &["false"],
+            (_, KeyType::Boolean) => &["true", "false"],
+            _ => &[],
+        }
+    }
+
+    const fn when(mut self, key: &'static str, words: &'static [&'static str]) -> Self {
+        self.when = Some((key, words));
+        self
     }
 
     const fn or(mut self, default: &'static str) -> Self {
@@ -255,6 +330,22 @@ mod tests {
             assert!(seen.insert(key.name), "{} is there twice", key.name);
             assert!(key.doc.ends_with('.'), "{} has no sentence", key.name);
             assert!(!key.doc.contains(['\t', '\n', '|']), "{}", key.name);
+            let words = key.words().concat();
+            assert!(!words.contains(['\t', ',', '=']), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn a_key_that_another_one_shows_is_shown_by_a_key_and_words_that_exist() {
+        let shown: Vec<_> = all().filter_map(|key| key.when).collect();
+        assert!(!shown.is_empty());
+        for (other, words) in shown {
+            let row = all().find(|key| key.name == other);
+            let row = row.unwrap_or_else(|| panic!("{other} is no key"));
+            for word in words {
+                let known = row.words().is_empty() || row.words().contains(word);
+                assert!(known, "{other} is never `{word}`");
+            }
         }
     }
 
@@ -296,7 +387,27 @@ mod tests {
                 Some("iceberg.table.<name>.commit-rows"),
                 Some("<name>"),
             ),
-            ("iceberg.hadoop.fs.x", Some("iceberg.hadoop.*"), None),
+            (
+                "iceberg.table.db.t.auto-create-props.format-version",
+                Some("iceberg.tables.auto-create-props.format-version"),
+                Some("db.t"),
+            ),
+            (
+                "iceberg.table.db.t.write-props.mode",
+                Some("iceberg.tables.write-props.*"),
+                Some("db.t"),
+            ),
+            (
+                "iceberg.table.write-props.write.parquet.page-row-limit",
+                Some("iceberg.table.write-props.*"),
+                None,
+            ),
+            (
+                "iceberg.table.<name>.write-props.*",
+                Some("iceberg.table.<name>.write-props.*"),
+                Some("<name>"),
+            ),
+            ("iceberg.hadoop.fs.x", Some("iceberg.hadoop.fs.*"), None),
             (
                 "consumer.override.group.id",
                 Some("consumer.override.*"),

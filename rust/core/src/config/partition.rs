@@ -1,14 +1,19 @@
-//! The grammar of `partition-by`: the Apache sink's, column before width, with errors where that
-//! sink would create an unpartitioned table.
+//! The grammar of `partition-by`: the Apache sink's, and SQL's order of arguments beside it, with
+//! errors where that sink would create an unpartitioned table.
 //!
 //! ```text
 //! list := term ("," term)*
 //! term := column | identity(column) | void(column)
 //!       | year[s](column) | month[s](column) | day[s](column) | hour[s](column)
-//!       | bucket(column, count) | truncate(column, width)
+//!       | bucket(column, count) | bucket(count, column)
+//!       | truncate(column, width) | truncate(width, column)
 //! ```
+//!
+//! Of two numbers the first is the column.
 
 use iceberg::spec::Transform;
+
+use super::suggest;
 
 /// Bytes of a whole list.
 const TEXT_BYTES_MAX: usize = 1_024;
@@ -46,7 +51,7 @@ pub fn parse(text: &str) -> Result<Vec<PartitionTerm>, String> {
 }
 
 /// Cuts `text` at the commas that are not inside parentheses.
-fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, String> {
+pub(super) fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, String> {
     let mut parts = Vec::new();
     let mut open = false;
     let mut start = 0;
@@ -70,7 +75,8 @@ fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-fn parse_term(term: &str) -> Result<PartitionTerm, String> {
+/// Parses one term.
+pub(super) fn parse_term(term: &str) -> Result<PartitionTerm, String> {
     let Some((name, rest)) = term.split_once('(') else {
         return Ok(PartitionTerm {
             column: column(term, term)?,
@@ -91,12 +97,7 @@ fn parse_term(term: &str) -> Result<PartitionTerm, String> {
         "hour" | "hours" => Transform::Hour,
         "bucket" => return parse_sized(term, &name, &arguments, Transform::Bucket),
         "truncate" => return parse_sized(term, &name, &arguments, Transform::Truncate),
-        _ => {
-            return Err(format!(
-                "unknown transform `{name}` in `{term}`; use year, month, day, hour, bucket, \
-                 truncate, identity or void"
-            ));
-        }
+        _ => return Err(unknown_transform(&name, term, &arguments)),
     };
     match arguments.as_slice() {
         [source] => Ok(PartitionTerm {
@@ -109,28 +110,72 @@ fn parse_term(term: &str) -> Result<PartitionTerm, String> {
     }
 }
 
-/// Parses the arguments of a transform that has a width, column first.
+/// Says what may be meant by an unknown transform: the form of another system, or a slip.
+fn unknown_transform(name: &str, term: &str, arguments: &[&str]) -> String {
+    // Such as `bucket[16]`, as the table format spells it.
+    let (word, width) = match name.split_once('[') {
+        Some((word, rest)) => (word, rest.strip_suffix(']').and_then(size_of)),
+        None => (name, None),
+    };
+    let known = match word {
+        "date" | "to_date" => Some("day"),
+        "date_hour" => Some("hour"),
+        "trunc" | "substring" | "left" => Some("truncate"),
+        "hash" | "mod" | "buckets" => Some("bucket"),
+        word => nearest_transform(word),
+    };
+    let columns = arguments
+        .iter()
+        .find(|argument| size_of(argument).is_none());
+    let sizes = arguments.iter().find_map(|argument| size_of(argument));
+    let size = width.or(sizes);
+    let meant = match (known, columns, size) {
+        (Some(known @ ("bucket" | "truncate")), Some(column), Some(size)) => {
+            format!("; did you mean `{known}({column}, {size})`?")
+        }
+        (Some(known @ ("bucket" | "truncate")), Some(column), None) => {
+            format!("; did you mean `{known}({column}, 16)`?")
+        }
+        (Some(known), Some(column), _) => format!("; did you mean `{known}({column})`?"),
+        _ => ".".to_owned(),
+    };
+    format!(
+        "unknown transform `{name}` in `{term}`{meant} There are year, month, day, hour, bucket, \
+         truncate, identity and void"
+    )
+}
+
+fn nearest_transform(word: &str) -> Option<&'static str> {
+    const NAMES: [&str; 8] = [
+        "year", "month", "day", "hour", "bucket", "truncate", "identity", "void",
+    ];
+    let near = suggest::nearest(word, NAMES.into_iter(), 0)?;
+    // Of a short word, two letters are another word: `week` is no `year`.
+    let close = word.len() > 4 || word.len() == near.len() + 1;
+    NAMES.into_iter().find(|name| close && *name == near)
+}
+
+/// Parses the arguments of a transform that has a width, in either order.
 fn parse_sized(
     term: &str,
     name: &str,
     arguments: &[&str],
     transform: fn(u32) -> Transform,
 ) -> Result<PartitionTerm, String> {
-    let [source, size] = arguments else {
+    let [first, second] = arguments else {
         return Err(format!(
             "`{name}` takes a column and a number, as in `{name}(id, 16)`, not `{term}`"
         ));
     };
-    let Some(size) = size_of(size) else {
-        if size_of(source).is_some() {
+    let (source, size) = match (size_of(first), size_of(second)) {
+        (_, Some(size)) => (first, size),
+        (Some(size), None) => (second, size),
+        (None, None) => {
             return Err(format!(
-                "`{term}` has the number first; write the column first: `{name}({size}, {source})`"
+                "the number in `{term}` must be a whole number from 1 to {}",
+                i32::MAX
             ));
         }
-        return Err(format!(
-            "the number in `{term}` must be a whole number from 1 to {}",
-            i32::MAX
-        ));
     };
     Ok(PartitionTerm {
         column: column(source, term)?,
@@ -218,12 +263,42 @@ mod tests {
         assert!(parse("bucket(i, 2147483648)").is_err());
     }
 
+    // Promise: `bucket(16, id)` and `bucket(id, 16)` are the same partitioning (T18)
     #[test]
-    fn sql_order_is_refused_with_the_right_spelling() {
-        let error = parse("bucket(16, id)").unwrap_err();
-        assert!(error.contains("`bucket(id, 16)`"), "{error}");
-        let error = parse("day(ts), truncate(3,name)").unwrap_err();
-        assert!(error.contains("`truncate(name, 3)`"), "{error}");
+    fn both_orders_of_arguments_mean_the_same() {
+        assert_eq!(
+            parse("bucket(16, id),truncate( 3 , name )").unwrap(),
+            [
+                term("id", Transform::Bucket(16)),
+                term("name", Transform::Truncate(3)),
+            ]
+        );
+        assert_eq!(parse("bucket(16,id)"), parse("bucket(id,16)"));
+        assert_eq!(
+            parse("BUCKET(7, 4)").unwrap(),
+            [term("7", Transform::Bucket(4))],
+            "of two numbers the first is the column"
+        );
+    }
+
+    #[test]
+    fn forms_of_other_systems_are_refused_with_the_right_one() {
+        for (text, meant) in [
+            ("date(ts)", "`day(ts)`"),
+            ("date_hour(ts)", "`hour(ts)`"),
+            ("dayss(ts)", "`day(ts)`"),
+            ("bucket[16](id)", "`bucket(id, 16)`"),
+            ("truncate[3](name)", "`truncate(name, 3)`"),
+            ("buckets(16, id)", "`bucket(id, 16)`"),
+            ("bukcet(id)", "`bucket(id, 16)`"),
+            ("trunc(name, 3)", "`truncate(name, 3)`"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("did you mean"), "{error}");
+            assert!(error.contains(meant), "{error}");
+        }
+        let error = parse("week(ts)").unwrap_err();
+        assert!(!error.contains("mean"), "{error}");
     }
 
     #[test]

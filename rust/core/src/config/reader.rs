@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
             }
             // Connect checks its own keys.
             KeyClass::Framework => return,
-            KeyClass::Own | KeyClass::Passed => {}
+            KeyClass::Own | KeyClass::Passed | KeyClass::Legacy => {}
         }
         if let Some(table) = found.table
             && !tables.iter().any(|known| known == table)
@@ -99,7 +99,8 @@ impl<'a> Reader<'a> {
     fn report_passed(&mut self, name: &str) {
         let property = name
             .strip_prefix("iceberg.tables.write-props.")
-            .or_else(|| name.strip_prefix("iceberg.tables.auto-create-props."));
+            .or_else(|| name.strip_prefix("iceberg.tables.auto-create-props."))
+            .or_else(|| keys::own_property(name).map(|(_, _, property)| property));
         let in_specification = |property: &str| {
             TABLE_PROPERTY_FAMILIES
                 .iter()
@@ -128,6 +129,15 @@ impl<'a> Reader<'a> {
     /// Returns whether the submitted map has `name`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
+    }
+
+    /// Returns the key `own` of `table` when it is set, else the key `common` for all tables.
+    pub(super) fn own_or(&self, table: &str, own: &str, common: &str) -> String {
+        let own = format!("iceberg.table.{table}.{own}");
+        match self.has(&own) {
+            true => own,
+            false => format!("iceberg.tables.{common}"),
+        }
     }
 
     /// Returns the trimmed value or default of `name` when it has letters.

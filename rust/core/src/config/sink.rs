@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::catalog::{self, CatalogConfig};
+use super::framework;
 use super::kafka;
+use super::legacy;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
 use super::table::{self, TableConfig};
 use crate::commit::action::RollbackPolicy;
+use crate::commit::location::StateLocation;
 use crate::control::task::ExternalChange;
 use crate::error::{Result, SinkError};
 
@@ -59,6 +62,8 @@ pub struct ControlConfig {
     pub table_block_max_ms: u64,
     /// The longest property that holds source offsets.
     pub state_bytes_max: usize,
+    /// Where source offsets are kept.
+    pub state_location: StateLocation,
     /// What to do when the group's offsets were moved, and not through Connect.
     pub external_change: ExternalChange,
     /// Where the tasks of the connector agree on commits.
@@ -120,11 +125,13 @@ impl SinkConfig {
     /// Parses the submitted map and returns all problems, each on its key. There is a configuration
     /// exactly when no problem is an error.
     pub fn parse(values: &BTreeMap<String, String>) -> (Option<SinkConfig>, Vec<ConfigProblem>) {
-        let mut reader = Reader::new(values);
-        reader.judge(&table::names(values));
+        let renamed = legacy::rename(values);
+        let mut reader = Reader::new(&renamed.values);
+        reader.judge(&table::names(&renamed.values));
         kafka::judge(&mut reader);
+        framework::judge(&mut reader);
         let config = read(&mut reader);
-        let problems = reader.problems;
+        let problems = renamed.place(reader.problems);
         let sound = problems.iter().all(|problem| problem.level != Level::Error);
         (config.filter(|_| sound), problems)
     }
@@ -209,6 +216,8 @@ fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
         commit_interval_ms: reader.number("iceberg.control.commit.interval-ms")?,
         table_block_max_ms: reader.number("frazil.table.block.max-ms")?,
         state_bytes_max: count(reader, "frazil.state.max-bytes")?,
+        state_location: StateLocation::parse(reader.word("frazil.state.location")?)
+            .unwrap_or_default(),
         coordination,
         topic: read_control_topic(reader)?,
         epoch: reader.number("frazil.internal.epoch")?,
@@ -314,6 +323,7 @@ fn the_keys_read_here_are_in_the_table() {
         "iceberg.control.commit.interval-ms",
         "frazil.table.block.max-ms",
         "frazil.state.max-bytes",
+        "frazil.state.location",
         "frazil.offsets.external.change",
         "frazil.coordination",
         "frazil.control.topic",

@@ -33,7 +33,7 @@ pub(super) fn nearest_passed(name: &str) -> Option<String> {
 }
 
 /// Returns the candidate nearest to `word` that differs in at most `edits_max` letters.
-pub(super) fn nearest<'a>(
+pub fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
     edits_max: usize,
@@ -51,6 +51,9 @@ pub(super) fn nearest<'a>(
 /// Lists the ways to write `key` that `typed` may have meant.
 fn spellings(key: &Key, typed: &str, tables: &[String]) -> Vec<String> {
     if let Some((before, after)) = key.name.split_once("<name>") {
+        if after.ends_with('*') {
+            return Vec::new();
+        }
         return tables
             .iter()
             .map(|table| format!("{before}{table}{after}"))
@@ -133,7 +136,7 @@ mod tests {
             ),
             (
                 "iceberg.tables.evolve-schema",
-                "iceberg.tables.evolve-schema-enabled",
+                "iceberg.tables.evolve-schema-mode",
             ),
             (
                 "iceberg.tables.partition-by",

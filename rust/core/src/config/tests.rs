@@ -9,6 +9,9 @@ use crate::control::task::ExternalChange;
 use crate::error::ErrorKind;
 
 mod control;
+mod evolution;
+mod framework;
+mod migration;
 mod passed;
 
 /// A configuration that has nothing wrong.
@@ -93,6 +96,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             commit_interval_ms: 300_000,
             table_block_max_ms: 900_000,
             state_bytes_max: crate::limits::STATE_BYTES_MAX,
+            state_location: crate::commit::location::StateLocation::Auto,
             external_change: ExternalChange::Warn,
             coordination: Coordination::Local,
             topic: "frazil-control".to_owned(),
@@ -122,11 +126,18 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             branch: "main".to_owned(),
             id_columns: vec![],
             partition_by: vec![],
+            layout: LayoutConfig::default(),
+            columns: ColumnConfig::default(),
             commit_interval_ms: 300_000,
             commit_rows: None,
             commit_bytes: None,
             auto_create: false,
-            evolve: false,
+            evolution: EvolutionConfig {
+                mode: EvolutionMode::Off,
+                columns_per_commit: 500,
+                columns_max: 5_000,
+                breaking: BreakingPolicy::Dlq,
+            },
             force_optional: false,
             case_insensitive: false,
             auto_create_props: BTreeMap::new(),
@@ -210,7 +221,7 @@ fn a_full_apache_configuration_moves_by_its_class_alone() {
         ("iceberg.coordinator.transactional.prefix", "x"),
         ("iceberg.coordinator-executor-keep-alive-timeout-ms", "1"),
         ("iceberg.hadoop-conf-dir", "/etc/hadoop"),
-        ("iceberg.hadoop.fs.x", "y"),
+        ("iceberg.hadoop.dfs.x", "y"),
         ("iceberg.kafka.bootstrap.servers", "broker:9092"),
         ("iceberg.kafka.security.protocol", "SASL_SSL"),
         ("iceberg.kafka.sasl.mechanism", "PLAIN"),
@@ -230,7 +241,7 @@ fn a_full_apache_configuration_moves_by_its_class_alone() {
             "iceberg.coordinator-executor-keep-alive-timeout-ms",
             "iceberg.coordinator.transactional.prefix",
             "iceberg.hadoop-conf-dir",
-            "iceberg.hadoop.fs.x",
+            "iceberg.hadoop.dfs.x",
         ]
     );
     assert!(
@@ -287,7 +298,8 @@ fn a_key_of_one_table_wins_over_the_one_for_all() {
     );
     assert_eq!(b.metadata_columns, [MetadataColumn::Partition]);
     assert_eq!((a.auto_create, b.auto_create), (true, false));
-    assert_eq!((a.evolve, b.evolve), (true, false));
+    let modes = (a.evolution.mode, b.evolution.mode);
+    assert_eq!(modes, (EvolutionMode::Full, EvolutionMode::Off));
 }
 
 #[test]
@@ -431,7 +443,7 @@ fn values_are_checked() {
             "at least 1, not 0",
         ),
         (
-            &[("iceberg.tables.default-partition-by", "bucket(16, id)")],
+            &[("iceberg.tables.default-partition-by", "bucket[16](id)")],
             "iceberg.tables.default-partition-by",
             "`bucket(id, 16)`",
         ),

@@ -104,6 +104,7 @@ fn a_commit_waits_for_those_who_took_part_in_the_interval_before() {
     assert_eq!(names(&commit(table.poll(20_300))), [(1, 1), (2, 1)]);
 }
 
+// Complaint: 12
 #[test]
 fn a_commit_does_not_wait_for_a_session_that_left_or_died() {
     let mut table = coordinator();
@@ -117,6 +118,7 @@ fn a_commit_does_not_wait_for_a_session_that_left_or_died() {
     assert_eq!(names(&batch), [(1, 1)]);
 }
 
+// Complaint: 12
 #[test]
 fn a_commit_waits_for_announced_rows_of_earlier_intervals_only() {
     let mut table = coordinator();

@@ -109,6 +109,7 @@ fn what_is_no_message_of_ours_is_ignored_and_why() {
     assert_eq!(decode(&deep), Err(Ignored::Garbage));
 }
 
+// Complaint: 26
 #[test]
 fn every_bound_of_a_segment_is_checked() {
     let encode = |change: &dyn Fn(&mut SegmentMessage)| {
@@ -160,6 +161,7 @@ fn every_bound_of_a_segment_is_checked() {
     }
 }
 
+// Complaint: 26
 #[test]
 fn long_ranges_stand_in_the_manifest() {
     let ranges =

@@ -9,6 +9,7 @@
 
 mod human;
 mod murmur;
+mod order;
 mod path;
 mod values;
 
@@ -18,6 +19,7 @@ use iceberg::spec::{PartitionSpec, PrimitiveType, Schema, Struct, StructType, Tr
 use crate::error::{Result, SinkError};
 
 pub use murmur::murmur3;
+pub use order::RowOrder;
 pub use path::url_encode;
 
 use values::Values;
@@ -161,6 +163,29 @@ impl Partitioner {
                     (field.name.as_str(), text)
                 }),
         )
+    }
+}
+
+/// Refuses a partition by a whole uuid: the format library writes a uuid in a partition tuple as an
+/// Avro string and then fails on it, so no manifest could ever name a file of such a table.
+pub fn refuse_uuid(spec: &PartitionSpec, schema: &Schema) -> Result<()> {
+    let uuid = Type::Primitive(PrimitiveType::Uuid);
+    let mut fields = spec.fields().iter();
+    let refused = fields.find(|field| {
+        let source = schema.field_by_id(field.source_id);
+        field.transform == Transform::Identity
+            && source.is_some_and(|source| *source.field_type == uuid)
+    });
+    match refused {
+        None => Ok(()),
+        Some(field) => Err(SinkError::fatal(
+            "PARTITION_UNSUPPORTED",
+            format!(
+                "partition field `{}`: partitions by a uuid itself are not supported; \
+                 use a bucket of it",
+                field.name
+            ),
+        )),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Transforms, computed on whole Arrow columns.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type,
@@ -223,7 +225,10 @@ fn parameter(n: u32) -> Result<i32> {
 }
 
 /// Walks to the column at `position` and joins the nulls of the structs around it.
-fn resolve(position: &[usize], batch: &RecordBatch) -> Result<(ArrayRef, Option<NullBuffer>)> {
+pub(super) fn resolve(
+    position: &[usize],
+    batch: &RecordBatch,
+) -> Result<(ArrayRef, Option<NullBuffer>)> {
     let absent = || SinkError::internal("a batch lacks the source column of a partition field");
     let (first, rest) = position.split_first().ok_or_else(absent)?;
     let mut array = batch.columns().get(*first).ok_or_else(absent)?.clone();
@@ -235,6 +240,43 @@ fn resolve(position: &[usize], batch: &RecordBatch) -> Result<(ArrayRef, Option<
         array = child;
     }
     Ok((array, nulls))
+}
+
+/// Returns the transformed values of a column as a column.
+pub(super) fn transformed(
+    transform: Transform,
+    source: &PrimitiveType,
+    array: &ArrayRef,
+) -> Result<ArrayRef> {
+    let column = match transform {
+        Transform::Bucket(n) => Column::Int(buckets(source, array, parameter(n)?)?),
+        Transform::Truncate(n) => truncate(source, array, parameter(n)?)?,
+        Transform::Year | Transform::Month | Transform::Day | Transform::Hour => {
+            Column::Int(temporal(transform, source, array)?)
+        }
+        Transform::Identity | Transform::Void | Transform::Unknown => {
+            return Err(mismatch(source, array));
+        }
+    };
+    let valid = |row: usize| array.is_valid(row);
+    let rows = 0..array.len();
+    Ok(match column {
+        Column::Int(values) => Arc::new(values),
+        Column::Long(values) => Arc::new(values),
+        Column::Decimal(values) => Arc::new(values),
+        Column::Text(text, width) => {
+            let values = rows.map(|row| valid(row).then(|| prefix(text.value(row), width)));
+            Arc::new(values.collect::<StringArray>())
+        }
+        Column::Bytes(bytes, width) => {
+            let values = rows.map(|row| valid(row).then(|| head(bytes.value(row), width)));
+            Arc::new(values.collect::<BinaryArray>())
+        }
+        // No transform but identity makes these.
+        Column::Void | Column::Bool(_) | Column::Float(_) | Column::Double(_) | Column::Uuid(_) => {
+            return Err(mismatch(source, array));
+        }
+    })
 }
 
 fn mismatch(source: &PrimitiveType, array: &ArrayRef) -> SinkError {

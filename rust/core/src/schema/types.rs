@@ -24,7 +24,8 @@ use crate::wire::{Cell, LogicalType, MapCell, SourceKind, SourceSchema};
 
 /// The digits of a decimal column when the source does not say.
 const DECIMAL_PRECISION_MAX: u32 = 38;
-const PRECISION_PARAMETER: &str = "connect.decimal.precision";
+/// The parameter that says how many digits the decimals of a schema have.
+pub(super) const PRECISION_PARAMETER: &str = "connect.decimal.precision";
 
 /// How the schema of a new table is made.
 #[derive(Debug, Clone, Default)]

@@ -9,7 +9,7 @@ use crate::error::{ErrorKind, SinkError};
 use crate::offsets::TopicPartition;
 
 /// The version of the effects layout.
-pub const EFFECTS_VERSION: u8 = 1;
+pub const EFFECTS_VERSION: u8 = 2;
 
 pub(crate) const FLAG_PAUSE: u8 = 1;
 pub(crate) const FLAG_RESUME: u8 = 1 << 1;
@@ -53,8 +53,35 @@ pub struct Rejected {
     pub offset: i64,
     /// The error's stable code.
     pub code: String,
-    /// What is wrong, without the value.
+    /// The table that it does not fit, or nothing.
+    pub table: String,
+    /// The column that it does not fit, with dots before nested fields, or nothing.
+    pub column: String,
+    /// The whole report, without the value.
     pub message: String,
+}
+
+impl Rejected {
+    /// Takes an error apart, so that whoever reads dead letters can select by its parts.
+    pub fn new(row: u32, partition: &TopicPartition, offset: i64, error: &SinkError) -> Rejected {
+        let part = |wanted: &str| {
+            let pairs = error.context().iter();
+            pairs
+                .filter(|(name, _)| *name == wanted)
+                .map(|(_, value)| value.clone())
+                .next_back()
+                .unwrap_or_default()
+        };
+        Rejected {
+            row,
+            partition: partition.clone(),
+            offset,
+            code: error.code().to_owned(),
+            table: part("table"),
+            column: part("column"),
+            message: error.report(),
+        }
+    }
 }
 
 /// An error that Java throws as the exception of its kind.
@@ -135,6 +162,8 @@ impl Effects {
             writer.u32(rejected.row);
             write_position(&mut writer, &rejected.partition, rejected.offset);
             writer.text(&rejected.code);
+            writer.text(&rejected.table);
+            writer.text(&rejected.column);
             writer.text(&rejected.message);
         }
         writer.length(self.log.len());

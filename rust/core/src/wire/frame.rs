@@ -26,14 +26,14 @@ pub(crate) const MODE_NONE: u8 = 0;
 pub(crate) const MODE_COLUMNS: u8 = 1;
 pub(crate) const MODE_TAGGED: u8 = 2;
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Offsets<'a> {
     Contiguous(i64),
     Explicit(&'a [[u8; 8]]),
 }
 
 /// Rows of one topic partition that follow each other in a frame.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Run<'a> {
     /// The topic and partition.
     pub partition: TopicPartition,
@@ -79,7 +79,7 @@ impl Run<'_> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Values<'a> {
     None,
     Columns(SourceColumn<'a>),
@@ -87,7 +87,7 @@ enum Values<'a> {
 }
 
 /// A decoded frame. It borrows the bytes and copies none of the values.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Frame<'a> {
     rows: usize,
     value_schema: Option<(u32, Arc<SourceSchema>)>,
@@ -175,6 +175,41 @@ impl<'a> Frame<'a> {
         match (0..self.rows).all(fits) {
             true => Ok(()),
             false => Err(reader.corrupt("headers are not a map")),
+        }
+    }
+
+    /// Returns the frame with other values, in columns of `schema`; the schema keeps its id.
+    pub(crate) fn with_columns<'b>(
+        &self,
+        schema: &Arc<SourceSchema>,
+        column: Option<SourceColumn<'b>>,
+    ) -> Frame<'b>
+    where
+        'a: 'b,
+    {
+        let mut frame: Frame<'b> = self.clone();
+        frame.value_schema = Some((self.value_schema_id(), Arc::clone(schema)));
+        frame.value = column.map_or(Values::None, Values::Columns);
+        frame
+    }
+
+    /// Returns the frame with other values without a schema. `text` begins with all of the frame's
+    /// own texts.
+    pub(crate) fn with_tagged<'b>(&self, text: &'b str, rows: TaggedRows<'b>) -> Frame<'b>
+    where
+        'a: 'b,
+    {
+        let mut frame: Frame<'b> = self.clone();
+        frame.context.text = text;
+        frame.value = Values::Tagged(rows);
+        frame
+    }
+
+    /// Returns the values that have no schema, and what they point into.
+    pub(crate) fn tagged(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
+        match &self.value {
+            Values::Tagged(rows) => Some((rows, &self.context)),
+            _ => None,
         }
     }
 

@@ -253,6 +253,27 @@ impl SourceSchema {
         self
     }
 
+    /// Returns this struct with other fields.
+    pub(crate) fn with_fields(&self, fields: Vec<SourceField>) -> Self {
+        SourceSchema {
+            fields,
+            ..self.clone()
+        }
+    }
+
+    /// Returns this list or map with other schemas of what is in it.
+    pub(crate) fn with_children(
+        &self,
+        key: Option<Arc<SourceSchema>>,
+        value: Option<Arc<SourceSchema>>,
+    ) -> Self {
+        SourceSchema {
+            key,
+            value,
+            ..self.clone()
+        }
+    }
+
     /// Returns the physical kind.
     pub fn kind(&self) -> SourceKind {
         self.kind

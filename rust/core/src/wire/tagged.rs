@@ -36,7 +36,7 @@ pub(crate) const INSTANT: u8 = 20;
 pub(crate) const UUID: u8 = 21;
 
 /// What tagged values of one frame point into.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Context<'a> {
     pub(crate) text: &'a str,
     pub(crate) names: Vec<&'a str>,
@@ -66,6 +66,16 @@ impl<'a> TaggedRows<'a> {
         Ok(tagged)
     }
 
+    /// Makes rows of values that were taken from rows that are checked.
+    pub(crate) fn of(offsets: &'a [[u8; 4]], data: &'a [u8]) -> Self {
+        TaggedRows { offsets, data }
+    }
+
+    /// Returns the bytes of one row's value, `None` past the last row.
+    pub(crate) fn checked_row(&self, row: usize) -> Option<&'a [u8]> {
+        (row + 1 < self.offsets.len()).then(|| self.row(row))
+    }
+
     fn row(&self, row: usize) -> &'a [u8] {
         let (start, end) = (
             offset_at(self.offsets, row),
@@ -84,6 +94,19 @@ impl<'a> TaggedRows<'a> {
     pub(crate) fn is_null(&self, row: usize) -> bool {
         self.row(row).first().is_none_or(|tag| *tag == NULL)
     }
+}
+
+/// Takes the bytes of one whole value, with all that is in it.
+pub(crate) fn raw<'a>(reader: &mut Reader<'a>, context: &Context<'a>) -> Result<&'a [u8]> {
+    let start = reader.clone();
+    let before = reader.position();
+    value(reader, context)?;
+    start.clone().take(reader.position().saturating_sub(before))
+}
+
+/// Reads the value whose bytes [`raw`] took.
+pub(crate) fn read<'c, 'a: 'c>(raw: &'a [u8], context: &'c Context<'a>) -> Result<Cell<'c>> {
+    value(&mut Reader::new(raw, "tagged value"), context)
 }
 
 /// The items of a list, or keys and values of a map in turn, not yet walked.

@@ -667,13 +667,14 @@ pub fn decode_effects(bytes: &[u8]) -> Result<Effects> {
     for _ in 0..reader.count(28)? {
         let row = reader.u32()?;
         let (partition, offset) = position(&mut reader)?;
-        let (code, message) = (reader.text()?.to_owned(), reader.text()?.to_owned());
         decoded.rejected.push(Rejected {
             row,
             partition,
             offset,
-            code,
-            message,
+            code: reader.text()?.to_owned(),
+            table: reader.text()?.to_owned(),
+            column: reader.text()?.to_owned(),
+            message: reader.text()?.to_owned(),
         });
     }
     for _ in 0..reader.count(5)? {

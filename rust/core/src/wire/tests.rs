@@ -374,18 +374,27 @@ fn effects_and_validation_read_back() {
         resume: false,
         request_commit: true,
         timeout_ms: Some(250),
-        rejected: vec![Rejected {
-            row: 3,
-            partition: TopicPartition::new("a", 0),
-            offset: 4,
-            code: "VALUE_OUT_OF_RANGE".into(),
-            message: "column `v`".into(),
-        }],
+        rejected: vec![Rejected::new(
+            3,
+            &TopicPartition::new("a", 0),
+            4,
+            &crate::SinkError::data("VALUE_OUT_OF_RANGE", "column `v`: does not fit")
+                .with("column", "v")
+                .with("source_type", "int64")
+                .with("table", "db.t")
+                .with("offset", 4),
+        )],
         log: vec![(LogLevel::Warn, "slow".into())],
         log_dropped: 2,
         messages: vec![b"{}".to_vec(), vec![]],
         error: Some((&error).into()),
     };
+    let rejected = &effects.rejected[0];
+    assert_eq!((&*rejected.table, &*rejected.column), ("db.t", "v"));
+    assert_eq!(
+        rejected.message,
+        "column `v`: does not fit [VALUE_OUT_OF_RANGE, column=v, source_type=int64, table=db.t, offset=4]"
+    );
     assert_eq!(
         testing::decode_effects(&effects.encode()).expect("valid"),
         effects

@@ -1,12 +1,12 @@
 //! What a table looks like that is created for its first record.
 
-use frazil_core::config::{PartitionTerm, TableConfig};
+use frazil_core::config::TableConfig;
+use frazil_core::layout::{identifier, sort, spec};
 use frazil_core::schema::contract::MAPPING_PROPERTY;
 use frazil_core::schema::types::{CreateOptions, table_schema};
 use frazil_core::wire::Frame;
-use frazil_core::{ErrorKind, Result, SinkError};
-use iceberg::spec::{FormatVersion, NestedField, Schema, Transform, UnboundPartitionSpec};
-use std::sync::Arc;
+use frazil_core::{ErrorKind, Result};
+use iceberg::spec::{FormatVersion, Schema};
 
 use crate::catalog::CreateTable;
 
@@ -14,7 +14,8 @@ use crate::catalog::CreateTable;
 ///
 /// # Errors
 ///
-/// Of kind `Config` when a column of the partitioning or of the identifier is not in the record.
+/// Of kind `Config` when a column of the partitioning, of the sort order or of the identifier is not
+/// in the record.
 pub(crate) fn creation_of(
     config: &TableConfig,
     frame: &Frame<'_>,
@@ -23,10 +24,12 @@ pub(crate) fn creation_of(
     let options = CreateOptions {
         force_optional: config.force_optional,
         metadata_columns: config.metadata_columns.clone(),
+        // What version 2 has no type for.
         nanoseconds: config
             .auto_create_props
             .get("format-version")
-            .is_some_and(|version| version == "3"),
+            .map(String::as_str)
+            == Some("3"),
     };
     for row in rows {
         match table_schema(frame.value(*row as usize), &options) {
@@ -40,96 +43,17 @@ pub(crate) fn creation_of(
 }
 
 fn creation(config: &TableConfig, schema: Schema) -> Result<CreateTable> {
-    let schema = with_identifier(config, schema)?;
-    let partition_spec = match config.partition_by.as_slice() {
-        [] => None,
-        terms => Some(partition_spec(&schema, terms)?),
-    };
+    let schema = identifier::with_identifier(schema, config)?;
     let mut properties = config.auto_create_props.clone();
     properties
         .entry(MAPPING_PROPERTY.to_owned())
         .or_insert_with(|| config.mapping_version.to_string());
     Ok(CreateTable {
+        partition_spec: spec::of_new_table(&schema, config)?,
+        sort_order: sort::of_new_table(&schema, config)?,
         schema,
-        partition_spec,
-        sort_order: None,
-        location: None,
+        location: config.layout.location.clone(),
         properties,
         format_version: FormatVersion::V2,
     })
-}
-
-/// Makes the id columns required and the identifier of the table.
-fn with_identifier(config: &TableConfig, schema: Schema) -> Result<Schema> {
-    if config.id_columns.is_empty() {
-        return Ok(schema);
-    }
-    let mut fields = schema.as_struct().fields().to_vec();
-    let mut identifier = Vec::with_capacity(config.id_columns.len());
-    for name in &config.id_columns {
-        let Some(field) = fields.iter_mut().find(|field| field.name == *name) else {
-            return Err(column_missing("id-columns", name));
-        };
-        let mut required: NestedField = field.as_ref().clone();
-        required.required = true;
-        identifier.push(required.id);
-        *field = Arc::new(required);
-    }
-    Schema::builder()
-        .with_fields(fields)
-        .with_identifier_field_ids(identifier)
-        .build()
-        .map_err(|error| {
-            SinkError::config(
-                "ID_COLUMNS_INVALID",
-                "`id-columns` cannot identify rows: name columns of a type other than float, \
-                 double, list, map and struct",
-            )
-            .caused_by(error)
-        })
-}
-
-fn partition_spec(schema: &Schema, terms: &[PartitionTerm]) -> Result<UnboundPartitionSpec> {
-    let mut builder = UnboundPartitionSpec::builder();
-    for term in terms {
-        let Some(source) = schema.field_id_by_name(&term.column) else {
-            return Err(column_missing("partition-by", &term.column));
-        };
-        builder = builder
-            .add_partition_field(source, partition_name(term), term.transform)
-            .map_err(|error| {
-                SinkError::config(
-                    "PARTITION_BY_INVALID",
-                    "`partition-by` makes no partition spec: name each column and transform once",
-                )
-                .with("column", &term.column)
-                .caused_by(error)
-            })?;
-    }
-    Ok(builder.build())
-}
-
-/// The names that Iceberg's own builder gives.
-fn partition_name(term: &PartitionTerm) -> String {
-    let suffix = match term.transform {
-        Transform::Year => "_year",
-        Transform::Month => "_month",
-        Transform::Day => "_day",
-        Transform::Hour => "_hour",
-        Transform::Bucket(_) => "_bucket",
-        Transform::Truncate(_) => "_trunc",
-        Transform::Void => "_null",
-        Transform::Identity | Transform::Unknown => "",
-    };
-    format!("{}{suffix}", term.column)
-}
-
-fn column_missing(key: &str, column: &str) -> SinkError {
-    SinkError::config(
-        "CREATE_COLUMN_MISSING",
-        format!(
-            "`{key}` names column `{column}`, which the first record does not have; correct the \
-             name, or create the table yourself"
-        ),
-    )
 }

@@ -99,13 +99,8 @@ impl Inner {
             if !self.config.errors.tolerate_all {
                 return Err(error);
             }
-            effects.rejected.push(Rejected {
-                row,
-                partition: run.partition.clone(),
-                offset,
-                code: error.code().to_owned(),
-                message: error.report(),
-            });
+            let rejected = Rejected::new(row, &run.partition, offset, &error);
+            effects.rejected.push(rejected);
         }
         Ok(())
     }

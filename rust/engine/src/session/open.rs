@@ -7,17 +7,43 @@ use frazil_core::config::TableConfig;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::convert::{ConvertOptions, TableConverter};
+use frazil_core::layout::sort::{self, FileOrder};
+use frazil_core::schema::evolve::{EvolutionLimits, TableFacts};
+use iceberg::spec::TableMetadata;
 
 use super::sealing::ClosedFiles;
 use super::table::SessionContext;
 use crate::catalog::LoadedTable;
 use crate::writer::{TableWriter, TableWriterConfig};
 
+/// Makes what converts records to rows of a table.
+///
+/// # Errors
+///
+/// When its schema or its name mapping cannot be used.
+pub(crate) fn converter(metadata: &TableMetadata, config: &TableConfig) -> Result<TableConverter> {
+    let options = ConvertOptions {
+        case_insensitive: config.case_insensitive,
+        evolution: config.evolution.mode,
+        limits: EvolutionLimits {
+            per_commit: config.evolution.columns_per_commit,
+            in_all: config.evolution.columns_max,
+        },
+        breaking: config.evolution.breaking,
+        facts: TableFacts::of(metadata)?,
+        force_optional: config.force_optional,
+        metadata_columns: config.metadata_columns.clone(),
+    };
+    TableConverter::new(Arc::clone(metadata.current_schema()), &options)
+}
+
 /// A loaded table and the rows that are open.
 #[derive(Debug)]
 pub(super) struct OpenTable {
     pub(super) loaded: LoadedTable,
     pub(super) converter: TableConverter,
+    /// The order of rows within files.
+    order: Option<Arc<FileOrder>>,
     pub(super) writer: Option<TableWriter>,
     /// Files of the open segment that were closed early, for a new schema or spec.
     pub(super) closed: Vec<ClosedFiles>,
@@ -33,15 +59,9 @@ impl OpenTable {
     ///
     /// When its schema is one that cannot be written.
     pub(super) fn new(loaded: LoadedTable, config: &TableConfig) -> Result<OpenTable> {
-        let options = ConvertOptions {
-            case_insensitive: config.case_insensitive,
-            evolve: config.evolve,
-            force_optional: config.force_optional,
-            metadata_columns: config.metadata_columns.clone(),
-        };
-        let converter =
-            TableConverter::new(Arc::clone(loaded.metadata.current_schema()), &options)?;
+        let converter = converter(&loaded.metadata, config)?;
         Ok(OpenTable {
+            order: file_order(&loaded, config),
             loaded,
             converter,
             writer: None,
@@ -82,6 +102,19 @@ impl OpenTable {
     }
 }
 
+/// Returns the order of the table's files. One that cannot be followed is no reason to write
+/// nothing: files that say nothing of an order are right in every table.
+fn file_order(loaded: &LoadedTable, config: &TableConfig) -> Option<Arc<FileOrder>> {
+    match sort::of_table(&loaded.metadata, config) {
+        Ok(order) => order.map(Arc::new),
+        Err(error) => {
+            tracing::warn!(table = %config.name, reason = %error.report(),
+                "the table's sort order cannot be followed; its files are written unsorted");
+            None
+        }
+    }
+}
+
 pub(super) fn writer_settings(
     context: &SessionContext,
     config: &TableConfig,
@@ -105,6 +138,7 @@ pub(super) fn writer_settings(
     );
     settings.properties = metadata.properties().clone();
     settings.properties.extend(config.write_props.clone());
+    settings.order = open.order.clone();
     // The limit is the task's, and its tables share it.
     let tables = context.config.tables.len().max(1);
     settings.writers_max_open = (context.config.writers_open_max / tables).max(1);

@@ -15,15 +15,18 @@ use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_core::control::message::TableStamp;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
+use frazil_core::convert::{ColumnRules, Masked};
 use frazil_core::{Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Inbound;
 use super::open::{OpenTable, writer_settings};
-use super::rows::{AppendRows, note_written, rows_beyond_bounds};
+use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds, stop_at};
 use super::sealing::{ClosedFiles, SealWork};
+use super::spec::SpecSettled;
 use crate::catalog::{Catalog, LoadedTable};
+use crate::commit::Layout;
 use crate::failpoint;
 use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
@@ -86,6 +89,14 @@ pub(crate) struct TableSlot {
     pub(super) open: Option<OpenTable>,
     /// The table after a commit, to be used once no rows are open.
     pub(super) newer: Option<LoadedTable>,
+    /// What it gets to see of records.
+    pub(super) rules: Option<ColumnRules>,
+    /// What the rules leave of the frame at hand.
+    pub(super) mask: Option<Masked>,
+    /// What was done about its partitioning.
+    pub(super) spec_settled: Cell<SpecSettled>,
+    /// What people should know of this table and were not told yet.
+    pub(super) notices: RefCell<Vec<String>>,
     /// Bytes of sealed files that are not handed over yet.
     sealing_bytes: Arc<AtomicU64>,
 }
@@ -101,15 +112,24 @@ impl TableSlot {
         TableSlot {
             index,
             hub: hub.table(key, interval),
+            rules: ColumnRules::new(&config.columns, config.case_insensitive),
+            mask: None,
             config,
             open: None,
             newer: None,
+            spec_settled: Cell::default(),
+            notices: RefCell::default(),
             sealing_bytes: Arc::default(),
         }
     }
 
     pub(crate) fn index(&self) -> TableIndex {
         self.index
+    }
+
+    /// Returns what people should know of this table, once.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        self.notices.take()
     }
 
     pub(crate) fn key(&self) -> &TableKey {
@@ -200,18 +220,40 @@ impl TableSlot {
                 .entry(row)
                 .or_insert_with(|| error.with("table", name));
         };
+        let mask = self.mask.take();
         let Some(open) = &mut self.open else {
+            if let Some(mask) = &mask {
+                let judged = mask.refused_of(new.rows);
+                judged.for_each(|(row, error)| refuse(row, error));
+            }
             for row in new.rows {
                 refuse(*row, no_schema());
             }
             return Ok(());
         };
-        let rows = rows_beyond_bounds(machine, self.index, new)?;
+        let mut rows = rows_beyond_bounds(machine, self.index, new)?;
+        if machine.is_blocked(self.index) {
+            await_rows(machine, self.index, new.frame, &rows);
+            return Ok(());
+        }
         let mut refused_here = BTreeSet::new();
-        open.converter.append(new.frame, &rows, &mut |row, error| {
+        let seen = mask.as_ref().map(|mask| mask.frame(new.frame));
+        if let Some(mask) = &mask {
+            for (row, error) in mask.refused_of(&rows) {
+                refuse(row, error);
+            }
+            rows = mask.keep(&rows);
+        }
+        let frame = seen.as_ref().unwrap_or(new.frame);
+        open.converter.append(frame, &rows, &mut |row, error| {
             refused_here.insert(row);
             refuse(row, error);
         })?;
+        if let Some(stop) = open.converter.take_stop() {
+            let rest = rows.split_off(rows.partition_point(|row| *row < stop.row));
+            stop_at(machine, &self.config, self.index, new.frame, stop)?;
+            await_rows(machine, self.index, new.frame, &rest);
+        }
         let written = AppendRows {
             frame: new.frame,
             rows: &rows,
@@ -302,7 +344,7 @@ impl TableSlot {
                 && let Some(writer) = open.writer.take()
             {
                 open.closed.push(ClosedFiles {
-                    spec_id: open.loaded.metadata.default_partition_spec_id(),
+                    layout: Layout::of(&open.loaded.metadata),
                     files: writer.seal()?,
                 });
             }

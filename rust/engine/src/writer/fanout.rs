@@ -9,9 +9,10 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
-use frazil_core::partition::{PartitionKey, Partitioner};
+use frazil_core::layout::sort::FileOrder;
+use frazil_core::partition::{PartitionKey, Partitioner, refuse_uuid};
 use frazil_core::{Result, SinkError};
-use iceberg::spec::{DataFile, PartitionSpec, PrimitiveType, Schema, Transform, Type};
+use iceberg::spec::{DataFile, PartitionSpec, Schema};
 use tokio::runtime::Handle;
 
 use super::file::{DataFileWriter, FinishedFile, Format};
@@ -25,6 +26,8 @@ const GATHER_ROWS: usize = frazil_core::limits::BATCH_ROWS;
 const GATHER_BYTES: usize = 8 << 20;
 /// Pieces of one partition before they are joined: tiny Arrow arrays are mostly overhead.
 const PIECES_MAX: usize = 64;
+/// Bytes of one partition that are sorted together: a run. Each becomes a row group, or several.
+const RUN_BYTES: usize = 4 * GATHER_BYTES;
 /// Rows between two looks at the size of a file.
 const ENCODE_ROWS: usize = 8_192;
 
@@ -48,6 +51,10 @@ pub struct TableWriterConfig {
     pub zstd_level: i32,
     /// Parquet files that are open at once.
     pub writers_max_open: usize,
+    /// The order of rows within files; `None` for the order in which they come.
+    pub order: Option<Arc<FileOrder>>,
+    /// Bytes of one partition that are sorted together.
+    pub run_bytes: usize,
 }
 
 impl TableWriterConfig {
@@ -67,6 +74,8 @@ impl TableWriterConfig {
             target_file_bytes: 256 << 20,
             zstd_level: 1,
             writers_max_open: 64,
+            order: None,
+            run_bytes: RUN_BYTES,
         }
     }
 }
@@ -81,6 +90,8 @@ struct Partition {
     file: Option<DataFileWriter>,
     /// The memory of `file` when it was last looked at.
     file_bytes: usize,
+    /// The row that was encoded last, in a sorted table.
+    last_row: Option<RecordBatch>,
     /// The call of `write` that last touched the partition.
     touched: u64,
 }
@@ -97,6 +108,8 @@ impl Partition {
 pub struct TableWriter {
     format: Format,
     partitioner: Partitioner,
+    order: Option<Arc<FileOrder>>,
+    run_bytes: usize,
     locations: Locations,
     uploads: Uploads,
     writers_max_open: usize,
@@ -127,7 +140,7 @@ impl TableWriter {
         store: impl FileStore + 'static,
         runtime: Handle,
     ) -> Result<Self> {
-        refuse_uuid_partitions(&config)?;
+        refuse_uuid(&config.spec, &config.schema)?;
         let properties = FileProperties::read(
             &config.properties,
             config.target_file_bytes,
@@ -138,6 +151,8 @@ impl TableWriter {
             locations: Locations::new(&config.location, &config.properties, &config.file_prefix)?,
             uploads: Uploads::new(Arc::new(store), runtime),
             writers_max_open: config.writers_max_open.max(1),
+            order: config.order,
+            run_bytes: config.run_bytes,
             format: Format {
                 schema: FileSchema::new(&config.schema)?,
                 properties,
@@ -272,6 +287,7 @@ impl TableWriter {
                 bytes: 0,
                 file: None,
                 file_bytes: 0,
+                last_row: None,
                 touched: 0,
             },
         };
@@ -281,7 +297,12 @@ impl TableWriter {
         partition.bytes += bytes;
         partition.pieces.push(piece);
         self.held += bytes;
-        if partition.rows >= GATHER_ROWS || partition.bytes >= GATHER_BYTES {
+        let is_due = match self.order {
+            None => partition.rows >= GATHER_ROWS || partition.bytes >= GATHER_BYTES,
+            // The more rows are sorted together, the more a reader can leave out.
+            Some(_) => partition.bytes >= self.run_bytes,
+        };
+        if is_due {
             self.encode(&mut partition)?;
         } else if partition.pieces.len() >= PIECES_MAX {
             self.join(&mut partition)?;
@@ -293,7 +314,7 @@ impl TableWriter {
     /// Makes one batch of a partition's pieces.
     fn join(&mut self, partition: &mut Partition) -> Result<()> {
         // Above a few gathers' worth, 32-bit string offsets might not hold all pieces together.
-        if partition.pieces.len() > 1 && partition.bytes <= 4 * GATHER_BYTES {
+        if partition.pieces.len() > 1 && partition.bytes <= 2 * RUN_BYTES {
             let joined = concat_batches(&self.format.schema.arrow, &partition.pieces)
                 .map_err(arrow_error)?;
             let bytes = joined.get_array_memory_size();
@@ -308,14 +329,58 @@ impl TableWriter {
     fn encode(&mut self, partition: &mut Partition) -> Result<()> {
         self.join(partition)?;
         for piece in std::mem::take(&mut partition.pieces) {
+            let piece = self.sorted(piece, partition)?;
             for start in (0..piece.num_rows()).step_by(ENCODE_ROWS) {
                 let rows = ENCODE_ROWS.min(piece.num_rows() - start);
                 self.encode_slice(partition, &piece.slice(start, rows))?;
             }
+            self.end_run(partition, &piece)?;
         }
         self.held -= partition.bytes;
         partition.bytes = 0;
         partition.rows = 0;
+        Ok(())
+    }
+
+    /// Puts the rows of a run into their order, and notes whether the open file stays in order with
+    /// them.
+    fn sorted(&self, run: RecordBatch, partition: &mut Partition) -> Result<RecordBatch> {
+        let Some(order) = &self.order else {
+            return Ok(run);
+        };
+        let run = match order.rows.sort(&run)? {
+            Some(indices) => take_record_batch(&run, &indices).map_err(arrow_error)?,
+            None => run,
+        };
+        if let (Some(file), Some(last)) = (&mut partition.file, &partition.last_row)
+            && run.num_rows() > 0
+        {
+            let seam = [last, &run.slice(0, 1)];
+            let seam = concat_batches(&self.format.schema.arrow, seam).map_err(arrow_error)?;
+            if order.rows.sort(&seam)?.is_some() {
+                file.break_order();
+            }
+        }
+        Ok(run)
+    }
+
+    /// Ends a sorted run: its rows and the next ones must not share a row group.
+    fn end_run(&mut self, partition: &mut Partition, run: &RecordBatch) -> Result<()> {
+        if self.order.is_none() || run.num_rows() == 0 {
+            return Ok(());
+        }
+        let last = u32::try_from(run.num_rows() - 1)
+            .map_err(|_| SinkError::internal("a batch of more than 2^32 rows"))?;
+        // A copy and not a view, which would keep the whole run in memory.
+        let row = take_record_batch(run, &UInt32Array::from(vec![last])).map_err(arrow_error)?;
+        partition.last_row = Some(row);
+        let Some(file) = &mut partition.file else {
+            return Ok(());
+        };
+        file.end_row_group()?;
+        let bytes = file.memory();
+        self.held = self.held - partition.file_bytes + bytes;
+        partition.file_bytes = bytes;
         Ok(())
     }
 
@@ -382,32 +447,10 @@ impl TableWriter {
         self.open -= 1;
         self.held -= partition.file_bytes;
         partition.file_bytes = 0;
-        let finished = file.finish(&self.format, partition.key.values())?;
+        let order_id = self.order.as_ref().and_then(|order| order.id);
+        let finished = file.finish(&self.format, partition.key.values(), order_id)?;
         self.finished.push(finished);
         Ok(())
-    }
-}
-
-/// The format library writes a uuid in a partition tuple as an Avro string and then fails on it, so
-/// no manifest could ever name a file of such a table.
-fn refuse_uuid_partitions(config: &TableWriterConfig) -> Result<()> {
-    let uuid = Type::Primitive(PrimitiveType::Uuid);
-    let mut fields = config.spec.fields().iter();
-    let refused = fields.find(|field| {
-        let source = config.schema.field_by_id(field.source_id);
-        field.transform == Transform::Identity
-            && source.is_some_and(|source| *source.field_type == uuid)
-    });
-    match refused {
-        None => Ok(()),
-        Some(field) => Err(SinkError::fatal(
-            "PARTITION_UNSUPPORTED",
-            format!(
-                "partition field `{}`: partitions by a uuid itself are not supported; \
-                 use a bucket of it",
-                field.name
-            ),
-        )),
     }
 }
 

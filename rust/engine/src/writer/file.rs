@@ -35,6 +35,8 @@ pub(super) struct DataFileWriter {
     location: String,
     observed: Observed,
     rows: u64,
+    /// A row came before one that was written earlier.
+    is_out_of_order: bool,
 }
 
 impl DataFileWriter {
@@ -61,6 +63,7 @@ impl DataFileWriter {
             location,
             observed: Observed::default(),
             rows: 0,
+            is_out_of_order: false,
         })
     }
 
@@ -70,6 +73,16 @@ impl DataFileWriter {
         self.writer.write(batch).map_err(encode_error)?;
         self.rows += batch.num_rows() as u64;
         Ok(())
+    }
+
+    /// Ends the row group; the next rows begin another one.
+    pub(super) fn end_row_group(&mut self) -> Result<()> {
+        self.writer.flush().map_err(encode_error)
+    }
+
+    /// The next rows are not in order with those before.
+    pub(super) fn break_order(&mut self) {
+        self.is_out_of_order = true;
     }
 
     /// Returns about how large the file would be if it ended now.
@@ -82,8 +95,14 @@ impl DataFileWriter {
         self.writer.memory_size() + self.writer.inner().buffered()
     }
 
-    /// Writes the footer and describes the file.
-    pub(super) fn finish(mut self, format: &Format, partition: &Struct) -> Result<FinishedFile> {
+    /// Writes the footer and describes the file, which is sorted by the table's order `order_id` if
+    /// nothing broke it.
+    pub(super) fn finish(
+        mut self,
+        format: &Format,
+        partition: &Struct,
+        order_id: Option<i32>,
+    ) -> Result<FinishedFile> {
         let metadata = self.writer.finish().map_err(encode_error)?;
         let upload = self.writer.inner_mut();
         let task = upload.finish()?;
@@ -93,7 +112,11 @@ impl DataFileWriter {
         let groups = metadata.row_groups().iter();
         let offsets = groups.filter_map(|group| group.columns().first());
         let offsets = offsets.map(|column| column.byte_range().0 as i64).collect();
-        let data_file = DataFileBuilder::default()
+        let mut builder = DataFileBuilder::default();
+        if let Some(order_id) = order_id.filter(|_| !self.is_out_of_order) {
+            builder.sort_order_id(order_id);
+        }
+        let data_file = builder
             .content(DataContentType::Data)
             .file_path(self.location)
             .file_format(DataFileFormat::Parquet)

@@ -86,6 +86,7 @@ impl FileProperties {
                  its files would be written in the clear",
             ));
         }
+        refuse_other_formats(table)?;
         Ok(FileProperties {
             compression: compression(table, zstd_level)?,
             row_group_bytes: number(table, "write.parquet.row-group-size-bytes", 128 << 20)?,
@@ -109,6 +110,26 @@ impl FileProperties {
             (None, None) if index >= self.metrics_columns_max => MetricsMode::None,
             (None, None) => MetricsMode::Truncate(16),
         }
+    }
+}
+
+fn refuse_other_formats(table: &HashMap<String, String>) -> Result<()> {
+    let key = "write.format.default";
+    match table
+        .get(key)
+        .map(|format| format.trim().to_ascii_lowercase())
+    {
+        None => Ok(()),
+        Some(format) if format == "parquet" => Ok(()),
+        Some(format) if format == "avro" || format == "orc" => Err(SinkError::fatal(
+            "TABLE_PROPERTY_UNSUPPORTED",
+            format!(
+                "the table wants its files as {format} (`{key}`), and Frazil writes Parquet only: \
+                 change the property, or set it for this sink with \
+                 `iceberg.tables.write-props.{key}=parquet`"
+            ),
+        )),
+        Some(_) => Err(invalid(key)),
     }
 }
 
@@ -279,6 +300,11 @@ mod tests {
             assert_eq!(error.code(), "TABLE_PROPERTY_INVALID", "{key}");
             assert!(error.message().contains(key), "{error}");
         }
+        for format in ["avro", "ORC"] {
+            let error = read(&[("write.format.default", format)]).unwrap_err();
+            assert_eq!(error.code(), "TABLE_PROPERTY_UNSUPPORTED");
+        }
+        read(&[("write.format.default", "PARQUET")]).unwrap();
         let error = read(&[("encryption.key-id", "k")]).unwrap_err();
         assert_eq!(error.code(), "TABLE_PROPERTY_UNSUPPORTED");
     }

@@ -277,6 +277,11 @@ impl Bed {
         values
     }
 
+    /// The URI of a directory of this bed.
+    pub(crate) fn place(&self, name: &str) -> String {
+        format!("file://{}/{name}/", self.directory.path().display())
+    }
+
     pub(crate) fn data_directory(&self, table: &str) -> std::path::PathBuf {
         let location = self.load(table).metadata.location().to_owned();
         std::path::Path::new(location.strip_prefix("file://").unwrap()).join("data")
@@ -383,6 +388,23 @@ impl Task {
                 return;
             }
             assert!(Instant::now() < limit, "still at {durable:?} of {offset}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Lets time pass until the offset of partition 0 is `offset`, and a while longer: of `asked`
+    /// records that were read no more become durable.
+    pub(crate) fn until_durable_at_most(&self, asked: i64, offset: i64) {
+        let mut since = None;
+        let limit = Instant::now() + PATIENCE;
+        while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(3)) {
+            assert_eq!(self.tick().rewinds, vec![], "no rewind was expected");
+            let durable = self.pre_commit(0, asked).unwrap_or(i64::MIN);
+            assert!(durable <= offset, "{durable} is beyond {offset}");
+            if durable == offset {
+                since.get_or_insert_with(Instant::now);
+            }
+            assert!(Instant::now() < limit, "still at {durable} of {offset}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -44,6 +44,7 @@ fn a_commit_is_announced_so_that_connect_asks_for_the_offset() {
     assert_eq!(task.pre_commit(0, 1), Some(1));
 }
 
+// Complaint: 24
 #[test]
 fn enough_rows_are_committed_before_the_interval_ends() {
     let bed = Bed::new("db.orders")
@@ -61,6 +62,7 @@ fn enough_rows_are_committed_before_the_interval_ends() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 2, 3, 4, 5]);
 }
 
+// Complaint: 24
 #[test]
 fn enough_bytes_are_committed_before_the_interval_ends() {
     let bed = Bed::new("db.orders")
@@ -85,6 +87,7 @@ fn enough_bytes_are_committed_before_the_interval_ends() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 2]);
 }
 
+// Complaint: 24
 #[test]
 fn each_table_has_its_own_interval_and_the_offset_follows_the_slower() {
     let bed = Bed::new("db.fast,db.slow").with("iceberg.table.db.slow.commit-interval-ms", "6000");
@@ -188,6 +191,7 @@ fn tasks_of_one_connector_share_a_snapshot() {
 }
 
 // Promise: a task keeps within its budget of native memory, and every row arrives
+// Complaint: 23
 #[test]
 fn memory_stays_within_its_budget_and_every_row_arrives() {
     const BUDGET: u64 = 16 << 20;

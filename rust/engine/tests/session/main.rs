@@ -2,8 +2,11 @@
 
 mod bed;
 mod commits;
+mod evolution;
 mod failures;
+mod layout;
 mod partitions;
 mod resets;
 mod tables;
 mod topic;
+mod validate;

@@ -3,6 +3,9 @@
 use super::KeyType::{Boolean, Int, Password, String};
 use super::{Group, Key};
 
+/// With which catalogs a key of the REST protocol has a meaning.
+const TYPE: &str = "iceberg.catalog.type";
+const REST: &[&str] = &["rest"];
 const JAVA_CLASS: &str = "the native sink cannot load a Java class; use the `s3.` keys, vended \
                           credentials or the environment's default credentials";
 const ASSUME_ROLE: &str = "assuming a role is not there yet; give the worker that role, or let a \
@@ -44,65 +47,76 @@ pub(super) const CATALOG: Group = Group {
             "iceberg.catalog.prefix",
             String,
             "The prefix of a REST catalog's paths; the catalog's own configuration may give it.",
-        ),
+        )
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.credential",
             Password,
             "OAuth2 client credentials of a REST catalog, as `id:secret`.",
         )
-        .high(),
+        .high()
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.token",
             Password,
             "The bearer token of a REST catalog.",
         )
-        .high(),
+        .high()
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.oauth2-server-uri",
             String,
             "Where tokens come from.",
         )
-        .medium(),
+        .medium()
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.scope",
             String,
             "The scope of tokens; `catalog` when not set.",
         )
-        .medium(),
+        .medium()
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.audience",
             String,
             "The audience of tokens.",
-        ),
+        )
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.resource",
             String,
             "The resource of tokens.",
-        ),
+        )
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.rest.auth.type",
             String,
             "How a REST catalog knows us; follows from the other keys when not set.",
         )
-        .one_of(&["none", "oauth2"], "other schemes are not there yet"),
+        .one_of(&["none", "oauth2"], "other schemes are not there yet")
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.rest.sigv4-enabled",
             Boolean,
             "Sign the requests to a REST catalog with AWS Signature 4.",
         )
-        .refused("signed catalog requests are not there yet; use a catalog with OAuth2"),
+        .refused("signed catalog requests are not there yet; use a catalog with OAuth2")
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.rest.client.connection-timeout-ms",
             Int,
             "How long to wait for a connection to a REST catalog.",
         )
-        .within(1, i32::MAX as i64),
+        .within(1, i32::MAX as i64)
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.rest.client.socket-timeout-ms",
             Int,
             "How long a REST catalog may be silent within a request.",
         )
-        .within(1, i32::MAX as i64),
+        .within(1, i32::MAX as i64)
+        .when(TYPE, REST),
         Key::passed(
             "iceberg.catalog.tls.ca-file",
             String,

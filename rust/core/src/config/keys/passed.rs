@@ -19,7 +19,8 @@ pub(super) const TABLE_PROPERTIES: Group = Group {
         )
         .or("2")
         .within(2, 3)
-        .medium(),
+        .medium()
+        .when("iceberg.tables.auto-create-enabled", &["true"]),
         Key::passed(
             "iceberg.tables.auto-create-props.frazil.*",
             String,

@@ -170,6 +170,11 @@ pub(super) const INERT: Group = Group {
             "There is no such thread pool.",
         ),
         Key::inert(
+            "frazil.warnings",
+            String,
+            "Filled in by the answer of `validate`, never read: what it found that is no error.",
+        ),
+        Key::inert(
             "iceberg.hadoop-conf-dir",
             String,
             "Frazil does not use Hadoop.",

@@ -1,6 +1,7 @@
 //! Whole tables written to a directory and read back with the Parquet reader.
 
 mod fixture;
+mod order;
 mod stores;
 mod tables;
 mod uploads;

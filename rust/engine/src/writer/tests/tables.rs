@@ -392,6 +392,7 @@ async fn files_end_at_the_target_size() {
     );
 }
 
+// Complaint: 23
 #[tokio::test(flavor = "multi_thread")]
 async fn open_files_are_bounded_and_memory_is_counted() {
     let schema = schema();

@@ -22,7 +22,7 @@ final class BatchEncoder {
          * Takes a record that cannot be encoded. The next frame skips it but has its offset, so
          * it must be set aside for good before this returns.
          */
-        void unencodable(SinkRecord record, String reason);
+        void unencodable(SinkRecord record, Rejection reason);
     }
 
     /** Gives a schema its id. A {@code DataException} refuses the records that have this schema. */
@@ -50,7 +50,7 @@ final class BatchEncoder {
 
             @Override
             public void failed(SinkRecord record, RowException failure) {
-                sink.unencodable(record, failure.getMessage() + " [" + failure.code() + "]");
+                sink.unencodable(record, Rejection.ofEncoder(failure.code(), failure.getMessage()));
             }
         });
     }

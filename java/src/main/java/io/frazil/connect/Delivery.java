@@ -187,7 +187,7 @@ final class Delivery {
             }
 
             @Override
-            public void unencodable(SinkRecord record, String reason) {
+            public void unencodable(SinkRecord record, Rejection reason) {
                 if (!deferred(List.of(record))) {
                     errant.reject(record, reason);
                 }
@@ -213,7 +213,7 @@ final class Delivery {
             if (rejected.row() < 0 || rejected.row() >= rows.size()) {
                 throw new ConnectException("the native sink rejected a row that its frame does not have");
             }
-            errant.reject(rows.get(rejected.row()), rejected.message() + " [" + rejected.code() + "]");
+            errant.reject(rows.get(rejected.row()), rejected.reason());
         }
         errant.await();
         finishUnapplied();

@@ -16,7 +16,7 @@ import org.apache.kafka.connect.errors.RetriableException;
 
 /** What the native side asks Java to do ({@code docs/wire-format.md}, "Effects"). */
 final class Effects {
-    private static final int VERSION = 1;
+    private static final int VERSION = 2;
     private static final int FLAG_PAUSE = 1;
     private static final int FLAG_RESUME = 1 << 1;
     private static final int FLAG_REQUEST_COMMIT = 1 << 2;
@@ -29,15 +29,13 @@ final class Effects {
         private final int row;
         private final TopicPartition partition;
         private final long offset;
-        private final String code;
-        private final String message;
+        private final Rejection reason;
 
-        private Rejected(int row, TopicPartition partition, long offset, String code, String message) {
+        private Rejected(int row, TopicPartition partition, long offset, Rejection reason) {
             this.row = row;
             this.partition = partition;
             this.offset = offset;
-            this.code = code;
-            this.message = message;
+            this.reason = reason;
         }
 
         /** Returns the row in the frame of this {@code put}. */
@@ -53,12 +51,8 @@ final class Effects {
             return offset;
         }
 
-        String code() {
-            return code;
-        }
-
-        String message() {
-            return message;
+        Rejection reason() {
+            return reason;
         }
     }
 
@@ -118,7 +112,9 @@ final class Effects {
         for (int left = count(bytes); left > 0; left--) {
             int row = bytes.getInt();
             TopicPartition partition = partition(bytes);
-            rejected.add(new Rejected(row, partition, bytes.getLong(), text(bytes), text(bytes)));
+            long offset = bytes.getLong();
+            Rejection reason = new Rejection(text(bytes), text(bytes), text(bytes), text(bytes));
+            rejected.add(new Rejected(row, partition, offset, reason));
         }
         for (int left = count(bytes); left > 0; left--) {
             log.add(new LogLine(bytes.get(), text(bytes)));

@@ -58,21 +58,17 @@ final class ErrantRecords {
     }
 
     /** Reports one record; throws {@link DataException} when nobody takes errant records. */
-    void reject(SinkRecord record, String reason) {
-        String where = record.originalTopic() + "-" + record.originalKafkaPartition() + "-"
-                + record.originalKafkaOffset();
+    void reject(SinkRecord record, Rejection reason) {
         if (reporter == null && drop) {
             dropped++;
-            LOG.warn("Dropped record {}: {}", where, reason);
+            LOG.warn("Dropped {}", reason.of(record));
             return;
         }
         if (reporter == null) {
-            throw new DataException("record " + where + ": " + reason
-                    + "; correct it, or set `errors.tolerance=all` and"
+            throw new DataException(reason.of(record) + "; correct it, or set `errors.tolerance=all` and"
                     + " `errors.deadletterqueue.topic.name` to set such records aside");
         }
-        DataException error = new DataException("record " + where + ": " + reason);
-        Future<Void> acknowledged = reporter.report(record, error);
+        Future<Void> acknowledged = reporter.report(record, new RejectedRecordException(reason.toJson(record)));
         reported++;
         if (acknowledged != null) {
             unacknowledged.add(acknowledged);

@@ -25,6 +25,8 @@ public final class FrazilSinkConnector extends SinkConnector {
     static final String TASK_KEY = "frazil.internal.task";
     /** Tells a task how many there are. */
     static final String TASKS_KEY = "frazil.internal.tasks";
+    /** Where the answer of {@code validate} has what is no error. */
+    static final String WARNINGS_KEY = "frazil.warnings";
 
     private static final Logger LOG = LoggerFactory.getLogger(FrazilSinkConnector.class);
     private static final int WARNINGS_REMEMBERED_MAX = 10_000;
@@ -84,11 +86,18 @@ public final class FrazilSinkConnector extends SinkConnector {
     @Override
     public Config validate(Map<String, String> properties) {
         Map<String, List<String>> errors = new LinkedHashMap<>();
+        List<String> warnings = new ArrayList<>();
         try {
             NativeLibrary.load(properties);
             List<Problem> problems = Problem.decode(NativeSink.validate(SinkConfig.encode(properties)));
+            KafkaSettings kafka = KafkaSettings.of(properties);
+            Coordination coordination = Coordination.of(properties, tasksOf(properties), kafka);
             if (problems.stream().noneMatch(problem -> problem.key().equals(Coordination.KEY))) {
-                Coordination.of(properties, tasksOf(properties)).problem().ifPresent(problems::add);
+                coordination.problem().ifPresent(problems::add);
+            }
+            // A login that the core refuses is not tried.
+            if (problems.stream().noneMatch(Problem::isError)) {
+                problems.addAll(TopicChecks.of(properties, kafka, coordination.resolved()));
             }
             for (Problem problem : problems) {
                 if (problem.isError()) {
@@ -96,6 +105,7 @@ public final class FrazilSinkConnector extends SinkConnector {
                     errors.computeIfAbsent(problem.key(), key -> new ArrayList<>())
                             .add("`" + problem.key() + "`: " + problem.message());
                 } else {
+                    warnings.add("`" + problem.key() + "`: " + problem.message());
                     warnOnce(properties.get("name"), problem);
                 }
             }
@@ -107,6 +117,9 @@ public final class FrazilSinkConnector extends SinkConnector {
             values.put(value.name(), value);
         }
         errors.forEach((key, messages) -> values.put(key, withErrors(key, properties.get(key), values.get(key), messages)));
+        // Connect's answer knows errors only, so what is none stands there as the value of a key.
+        values.computeIfPresent(WARNINGS_KEY, (key, value) -> new ConfigValue(
+                key, warnings.isEmpty() ? null : String.join("\n", warnings), new ArrayList<>(), value.errorMessages()));
         return new Config(new ArrayList<>(values.values()));
     }
 

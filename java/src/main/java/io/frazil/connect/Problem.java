@@ -10,7 +10,7 @@ import org.apache.kafka.connect.errors.ConnectException;
 
 /** What there is to say about one key of a configuration. */
 final class Problem {
-    private static final int VERSION = 1;
+    private static final int VERSION = 2;
 
     private final String key;
     private final boolean error;

@@ -14,7 +14,9 @@ import java.util.Locale;
 import java.util.Map;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.Recommender;
 import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.common.config.ConfigDef.Width;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /**
@@ -31,8 +33,9 @@ final class SinkConfig {
     /** Returns the keys that have one fixed name. */
     static ConfigDef definition() {
         ConfigDef definition = new ConfigDef();
-        for (String[] row : Table.ROWS) {
-            define(definition, row);
+        int order = 0;
+        for (Row row : Table.ROWS) {
+            define(definition, row, ++order);
         }
         return definition;
     }
@@ -81,15 +84,100 @@ final class SinkConfig {
         return bytes.array();
     }
 
-    /** Columns: name, type, default, importance, class, documentation. */
-    private static void define(ConfigDef definition, String[] row) {
-        String name = row[0];
-        if (!isOurs(name) || name.startsWith(INTERNAL) || !name.matches("[A-Za-z0-9._-]+")) {
-            return; // Connect's own, ours for tasks, or a name with a placeholder.
+    /** Defines one row; its place among the rows is its order in its group. */
+    private static void define(ConfigDef definition, Row row, int order) {
+        if (!row.isFixed()) {
+            return;
         }
-        Type type = isSecret(name) ? Type.PASSWORD : Type.valueOf(row[1]);
-        Object defaultValue = row[2].equals("\\N") ? null : unescape(row[2]);
-        definition.define(name, type, defaultValue, Importance.valueOf(row[3]), unescape(row[5]));
+        Type type = isSecret(row.name) ? Type.PASSWORD : Type.valueOf(row.type);
+        definition.define(row.name, type, row.defaultValue, Importance.valueOf(row.importance), row.documentation,
+                row.group, order, widthOf(type), row.displayName, dependentsOf(row.name), new Choice(row));
+    }
+
+    /** Returns the keys that have a meaning only with some values of this one. */
+    private static List<String> dependentsOf(String name) {
+        List<String> dependents = new ArrayList<>();
+        for (Row row : Table.ROWS) {
+            if (row.isFixed() && row.whenKey.equals(name)) {
+                dependents.add(row.name);
+            }
+        }
+        return dependents;
+    }
+
+    private static Width widthOf(Type type) {
+        switch (type) {
+            case BOOLEAN:
+            case INT:
+            case LONG:
+                return Width.SHORT;
+            case LIST:
+                return Width.LONG;
+            default:
+                return Width.MEDIUM;
+        }
+    }
+
+    /** One key of the table. */
+    private static final class Row {
+        final String name;
+        final String type;
+        final String defaultValue;
+        final String importance;
+        final String group;
+        final String displayName;
+        final List<String> words;
+        final String whenKey;
+        final List<String> whenWords;
+        final String documentation;
+
+        /** Columns: name, type, default, importance, class, group, display name, words, when, documentation. */
+        Row(String[] columns) {
+            name = columns[0];
+            type = columns[1];
+            defaultValue = columns[2].equals("\\N") ? null : unescape(columns[2]);
+            importance = columns[3];
+            group = columns[5];
+            displayName = columns[6];
+            words = columns[7].isEmpty() ? List.of() : List.of(columns[7].split(","));
+            String[] when = columns[8].split("=", 2);
+            whenKey = when[0];
+            whenWords = when.length < 2 ? List.of() : List.of(when[1].split(","));
+            documentation = unescape(columns[9]);
+        }
+
+        /** Returns whether it is a key of one name that people set: not Connect's, and no pattern. */
+        boolean isFixed() {
+            return isOurs(name) && !name.startsWith(INTERNAL) && name.matches("[A-Za-z0-9._-]+");
+        }
+    }
+
+    /** What a form offers for a key, and whether it need show the key at all. */
+    private static final class Choice implements Recommender {
+        private final Row row;
+
+        Choice(Row row) {
+            this.row = row;
+        }
+
+        @Override
+        public List<Object> validValues(String name, Map<String, Object> parsed) {
+            List<Object> values = new ArrayList<>();
+            for (String word : row.words) {
+                values.add(row.type.equals("BOOLEAN") ? (Object) Boolean.valueOf(word) : word);
+            }
+            return values;
+        }
+
+        @Override
+        public boolean visible(String name, Map<String, Object> parsed) {
+            if (row.whenKey.isEmpty()) {
+                return true;
+            }
+            Object value = parsed.get(row.whenKey);
+            // Not set: the form may be at its beginning.
+            return value == null || row.whenWords.contains(value.toString().trim().toLowerCase(Locale.ROOT));
+        }
     }
 
     private static String unescape(String text) {
@@ -108,7 +196,7 @@ final class SinkConfig {
 
     /** The generated file, read once: rows of keys, and the markers of secrets. */
     private static final class Table {
-        static final List<String[]> ROWS = new ArrayList<>();
+        static final List<Row> ROWS = new ArrayList<>();
         static final List<String> SECRET_MARKERS = new ArrayList<>();
 
         static {
@@ -121,8 +209,8 @@ final class SinkConfig {
                     String[] row = line.split("\t", -1);
                     if (row[0].equals("@secret")) {
                         SECRET_MARKERS.add(row[1]);
-                    } else if (!line.startsWith("#") && row.length == 6) {
-                        ROWS.add(row);
+                    } else if (!line.startsWith("#") && row.length == 10) {
+                        ROWS.add(new Row(row));
                     }
                 }
             } catch (IOException e) {

@@ -68,7 +68,7 @@ final class Answers {
 
     byte[] encode() {
         ByteBuffer bytes = ByteBuffer.allocate(1 << 16).order(ByteOrder.LITTLE_ENDIAN);
-        bytes.put((byte) 1).put((byte) flags);
+        bytes.put((byte) 2).put((byte) flags);
         if (errorMessage != null) {
             bytes.put((byte) errorKind);
             text(bytes, "CODE");
@@ -83,6 +83,8 @@ final class Answers {
             bytes.putInt((int) row[0]);
             position(bytes, (TopicPartition) row[1], (long) row[2]);
             text(bytes, "CODE");
+            text(bytes, "db.t");
+            text(bytes, "");
             text(bytes, (String) row[3]);
         }
         bytes.putInt(0).putLong(0);

@@ -51,8 +51,8 @@ public class BatchEncoderTest {
         }
 
         @Override
-        public void unencodable(SinkRecord record, String reason) {
-            failures.add(reason);
+        public void unencodable(SinkRecord record, Rejection reason) {
+            failures.add(reason.toString());
             order.add("failed " + record.kafkaOffset());
         }
     }
@@ -95,8 +95,8 @@ public class BatchEncoderTest {
             }
 
             @Override
-            public void unencodable(SinkRecord record, String reason) {
-                throw new DataException(reason);
+            public void unencodable(SinkRecord record, Rejection reason) {
+                throw new DataException(reason.toString());
             }
         };
         List<SinkRecord> batch = Arrays.asList(record(null, 1L, 1), record(null, new Thread(), 2));

@@ -146,13 +146,15 @@ public class DeliveryTest {
 
     @Test
     public void aRejectedRecordIsReportedAndAwaited() {
-        session.putAnswers.add(new Answers().reject(1, P0, 6, "column `v`: too large").encode());
+        session.putAnswers.add(new Answers().reject(1, P0, 6, "column `v`: too \"large\"").encode());
         delivery.put(records(P0, 5, 7));
         assertEquals(1, context.reported.size());
         assertEquals(6, context.reported.get(0).kafkaOffset());
-        assertTrue(context.reasons.get(0) instanceof DataException);
-        String reason = context.reasons.get(0).getMessage();
-        assertTrue(reason, reason.contains("orders-0-6") && reason.contains("column `v`"));
+        assertTrue(context.reasons.get(0) instanceof RejectedRecordException);
+        assertEquals(
+                "{\"code\":\"CODE\",\"table\":\"db.t\",\"column\":null,\"topic\":\"orders\",\"partition\":0,"
+                        + "\"offset\":6,\"reason\":\"record orders-0-6: column `v`: too \\\"large\\\" [CODE]\"}",
+                context.reasons.get(0).getMessage());
     }
 
     @Test

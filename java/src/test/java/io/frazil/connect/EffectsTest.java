@@ -42,8 +42,12 @@ public class EffectsTest {
         assertEquals(3, rejected.get(0).row());
         assertEquals(new TopicPartition("größe", 1), rejected.get(0).partition());
         assertEquals(40, rejected.get(0).offset());
-        assertEquals("VALUE_OUT_OF_RANGE", rejected.get(0).code());
-        assertEquals("column `v`: does not fit int", rejected.get(0).message());
+        Rejection reason = rejected.get(0).reason();
+        assertEquals("VALUE_OUT_OF_RANGE", reason.code());
+        assertEquals("db.größe", reason.table());
+        assertEquals("v", reason.column());
+        assertEquals("column `v`: does not fit int", reason.reason());
+        assertEquals("", rejected.get(1).reason().column());
         assertEquals(255, rejected.get(1).row());
         List<String> log = effects.log().stream().map(line -> line.level() + line.text()).collect(Collectors.toList());
         assertEquals(

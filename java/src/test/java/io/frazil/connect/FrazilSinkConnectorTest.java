@@ -85,6 +85,55 @@ public class FrazilSinkConnectorTest {
         assertFalse(values.get("iceberg.control.comit.interval-ms").errorMessages().isEmpty());
     }
 
+    // Promise: what `validate` finds that is no error stands in its answer, as the value of `frazil.warnings`
+    @Test
+    public void warningsStandInTheAnswer() {
+        Map<String, String> config = Configs.local(folder.getRoot().toPath());
+        assertEquals(null, validate(config).get("frazil.warnings").value());
+        config.put("iceberg.control.topic", "control-iceberg");
+        config.put("iceberg.hadoop.fs.s3a.secret.key", CANARY);
+        config.put("iceberg.hadoop.fs.s3a.access.key", "id");
+        config.put("consumer.override.auto.offset.reset", "latest");
+        Map<String, ConfigValue> values = validate(config);
+        values.values().forEach(value -> assertEquals(value.name(), List.of(), value.errorMessages()));
+        String warnings = String.valueOf(values.get("frazil.warnings").value());
+        for (String part : List.of(
+                "`iceberg.control.topic`: has no effect",
+                "`iceberg.hadoop.fs.s3a.secret.key`: read as `iceberg.catalog.s3.secret-access-key`",
+                "`consumer.override.auto.offset.reset`: records from before the first start are not read")) {
+            assertTrue(warnings, warnings.contains(part));
+        }
+        assertFalse(warnings, warnings.contains(CANARY));
+        assertEquals("[hidden]", values.get("iceberg.hadoop.fs.s3a.secret.key").value().toString());
+    }
+
+    @Test
+    public void everyKeyTellsAFormWhereAndHowToShowIt() {
+        Map<String, Set<Integer>> places = new HashMap<>();
+        Set<String> names = new HashSet<>();
+        for (ConfigDef.ConfigKey key : connector.config().configKeys().values()) {
+            assertFalse(key.name, key.group.isEmpty() || key.documentation.isEmpty());
+            assertTrue(key.name, places.computeIfAbsent(key.group, group -> new HashSet<>()).add(key.orderInGroup));
+            assertTrue(key.displayName, names.add(key.displayName));
+            assertTrue(key.name, Character.isUpperCase(key.displayName.charAt(0)));
+            assertTrue(key.name, key.recommender.visible(key.name, Map.of()));
+        }
+        assertTrue(connector.config().groups().contains("Catalog"));
+    }
+
+    @Test
+    public void aFormOffersTheWordsOfAKeyAndHidesWhatHasNoMeaning() {
+        Map<String, String> config = Configs.local(folder.getRoot().toPath());
+        Map<String, ConfigValue> values = validate(config);
+        assertEquals(List.of(true, false), values.get("iceberg.tables.auto-create-enabled").recommendedValues());
+        assertEquals(List.of("auto", "local", "topic"), values.get("frazil.coordination").recommendedValues());
+        assertEquals(List.of(), values.get("iceberg.tables").recommendedValues());
+        assertFalse(values.get("iceberg.catalog.credential").visible());
+        assertTrue(values.get("iceberg.catalog.warehouse").visible());
+        config.put("iceberg.catalog.type", "REST");
+        assertTrue(validate(config).get("iceberg.catalog.credential").visible());
+    }
+
     @Test
     public void keysOfConnectItselfAreLeftToConnect() {
         Map<String, String> config = Configs.local(folder.getRoot().toPath());

@@ -57,7 +57,7 @@ final class GoldenFiles {
             }
 
             @Override
-            public void unencodable(SinkRecord record, String reason) {
+            public void unencodable(SinkRecord record, Rejection reason) {
                 failures.add(record.kafkaOffset() + ": " + reason);
             }
         });
