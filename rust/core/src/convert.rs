@@ -19,6 +19,7 @@ pub mod json;
 mod masked;
 pub mod misfit;
 pub mod number;
+pub mod parts;
 mod primitive;
 pub mod scalar;
 mod shape;

@@ -170,7 +170,9 @@ fn semantic_type(semantic: Semantic, rules: TypeRules) -> Option<Primitive> {
         Semantic::ZonedTimestampText => Primitive::Timestamptz,
         Semantic::UuidText => Primitive::Uuid,
         Semantic::VariableScaleDecimal => Primitive::String,
-        Semantic::Plain | Semantic::Schemaless | Semantic::Geometry => return None,
+        Semantic::Plain | Semantic::Schemaless | Semantic::TemporalParts | Semantic::Geometry => {
+            return None;
+        }
     })
 }
 
@@ -277,8 +279,10 @@ fn inferred(value: Cell<'_>, depth: usize) -> Result<Option<Type>> {
         Cell::String(_) => Primitive::String,
         Cell::Bytes(_) => Primitive::Binary,
         Cell::Date { .. } => Primitive::Date,
-        Cell::Time { .. } => Primitive::Time,
-        Cell::Timestamp { .. } => Primitive::Timestamptz,
+        Cell::Time { .. } | Cell::ClockTime { .. } => Primitive::Time,
+        Cell::Timestamp { .. } | Cell::Moment { zoned: true, .. } => Primitive::Timestamptz,
+        Cell::Moment { zoned: false, .. } => Primitive::Timestamp,
+        Cell::Uuid(_) => Primitive::Uuid,
         Cell::Decimal { unscaled, scale } => match Decimal::from_be_bytes(unscaled, scale) {
             Ok(decimal) => decimal_type(Some(decimal.precision()), scale),
             // More digits than a decimal column has, in any case.

@@ -10,8 +10,6 @@ use iceberg::spec::{FormatVersion, Schema};
 
 use crate::catalog::CreateTable;
 
-const FORMAT_VERSION: FormatVersion = FormatVersion::V2;
-
 /// Returns the table for the first of `rows` that has a schema, `None` when none has one.
 ///
 /// # Errors
@@ -56,6 +54,6 @@ fn creation(config: &TableConfig, schema: Schema) -> Result<CreateTable> {
         schema,
         location: config.layout.location.clone(),
         properties,
-        format_version: FORMAT_VERSION,
+        format_version: FormatVersion::V2,
     })
 }
