@@ -284,7 +284,7 @@ def test_connects_answer_has_what_a_form_needs(worker, sql, name):
     created = entries["iceberg.tables.auto-create-enabled"]
     assert created["definition"]["group"] == "Tables"
     assert created["definition"]["display_name"] == "Auto create enabled"
-    assert created["definition"]["order"] > entries["iceberg.tables"]["definition"]["order"]
+    assert created["definition"]["order_in_group"] > entries["iceberg.tables"]["definition"]["order_in_group"]
     assert created["value"]["recommended_values"] == ["true", "false"]
     assert entries["iceberg.catalog.credential"]["value"]["visible"] is False
 

@@ -565,6 +565,7 @@ fn a_map_with_a_schema_keeps_the_meaning_of_its_values() {
     assert_eq!(show(batch.column(0), 0), "7");
 }
 
+// Complaint: 19, 35
 #[test]
 fn a_missing_field_gets_the_write_default_and_a_null_stays_null() {
     let text = NestedField::optional(1, "v", primitive(PrimitiveType::String))
@@ -638,6 +639,7 @@ fn with_evolution_no_field_is_dropped_unseen() {
     assert_eq!((batch.num_rows(), refused.len()), (3, 0));
 }
 
+// Complaint: 15
 #[test]
 fn the_record_that_brings_a_nested_field_keeps_its_value() {
     // T10
