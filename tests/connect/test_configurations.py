@@ -123,8 +123,6 @@ def test_a_bad_value_is_refused(worker, sql, name, key, value, part):
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("iceberg.tables.route-field", "type", "routing"),
-        ("iceberg.tables.dynamic-enabled", "true", "routing"),
         ("iceberg.tables.cdc-field", "_cdc", "changes and deletes"),
         ("iceberg.tables.upsert-mode-enabled", "true", "changes and deletes"),
         ("iceberg.catalog.type", "glue", "not there yet"),

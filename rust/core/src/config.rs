@@ -19,6 +19,7 @@ pub mod table;
 
 mod kafka;
 mod reader;
+mod routing;
 mod suggest;
 
 #[cfg(test)]
@@ -29,5 +30,6 @@ mod tests;
 pub use catalog::{CatalogConfig, CatalogKind};
 pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
+pub use routing::{DynamicTables, too_many_tables};
 pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
-pub use table::{MetadataColumn, TableConfig};
+pub use table::{MetadataColumn, MetadataSource, NullValues, TableConfig};

@@ -102,6 +102,7 @@ pub struct Group {
 /// The whole table, in the order of the documentation.
 pub const GROUPS: &[Group] = &[
     tables::DEFAULTS,
+    tables::ROUTING,
     tables::PER_TABLE,
     tables::CONTROL,
     catalog::CATALOG,

@@ -19,7 +19,7 @@ use crate::limits::{FRAME_BYTES_MAX, NESTING_MAX};
 pub type Offsets<'a> = &'a [[u8; 4]];
 
 /// The values of a column. Fixed-width values are little-endian: `i64::from_le_bytes` and its like.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum ColumnData<'a> {
     /// One byte per value, 0 or 1.
     Bool(&'a [u8]),
@@ -85,7 +85,7 @@ pub enum ColumnData<'a> {
 }
 
 /// A column of a frame.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SourceColumn<'a> {
     schema: Arc<SourceSchema>,
     rows: usize,
@@ -138,6 +138,17 @@ impl<'a> SourceColumn<'a> {
         match (0..self.rows).all(|row| lengths.next() == Some(true) || self.is_null(row)) {
             true => Ok(()),
             false => Err(reader.corrupt("decimal has no digits")),
+        }
+    }
+
+    /// Returns the struct of which this is the only field: null where this is.
+    pub(crate) fn in_struct(self, schema: &Arc<SourceSchema>) -> SourceColumn<'a> {
+        SourceColumn {
+            schema: Arc::clone(schema),
+            rows: self.rows,
+            validity: self.validity,
+            null_count: self.null_count,
+            data: ColumnData::Struct(vec![self]),
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) const MAP: u8 = 16;
 pub(crate) const NAME: u8 = 17;
 
 /// What tagged values of one frame point into.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Context<'a> {
     pub(crate) text: &'a str,
     pub(crate) names: Vec<&'a str>,
@@ -91,6 +91,14 @@ pub(crate) struct TaggedItems<'a> {
 }
 
 impl<'a> TaggedItems<'a> {
+    pub(crate) fn empty(context: &'a Context<'a>) -> Self {
+        TaggedItems {
+            context,
+            items: &[],
+            len: 0,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

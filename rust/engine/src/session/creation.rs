@@ -1,6 +1,7 @@
 //! What a table looks like that is created for its first record.
 
 use frazil_core::config::{PartitionTerm, TableConfig};
+use frazil_core::schema::metadata::resolved;
 use frazil_core::schema::types::{CreateOptions, table_schema};
 use frazil_core::wire::Frame;
 use frazil_core::{ErrorKind, Result, SinkError};
@@ -19,11 +20,15 @@ pub(crate) fn creation_of(
     frame: &Frame<'_>,
     rows: &[u32],
 ) -> Result<Option<CreateTable>> {
-    let options = CreateOptions {
-        force_optional: config.force_optional,
-        metadata_columns: config.metadata_columns.clone(),
-    };
     for row in rows {
+        let (metadata_columns, complete) = resolved(&config.metadata_columns, frame, *row);
+        if !complete {
+            continue;
+        }
+        let options = CreateOptions {
+            force_optional: config.force_optional,
+            metadata_columns,
+        };
         match table_schema(frame.value(*row as usize), &options) {
             Ok(schema) => return creation(config, schema).map(Some),
             // Such a record is rejected on its own account once there is a table.

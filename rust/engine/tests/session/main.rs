@@ -5,5 +5,6 @@ mod commits;
 mod failures;
 mod partitions;
 mod resets;
+mod routes;
 mod tables;
 mod topic;
