@@ -125,8 +125,6 @@ def test_a_bad_value_is_refused(worker, sql, name, key, value, part):
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("iceberg.tables.route-field", "type", "routing"),
-        ("iceberg.tables.dynamic-enabled", "true", "routing"),
         ("iceberg.tables.cdc-field", "_cdc", "iceberg.tables.default-mode"),
         ("iceberg.tables.upsert-mode-enabled", "true", "iceberg.tables.default-mode"),
         ("iceberg.hadoop.fs.s3a.threads.max", "64", "iceberg.catalog.s3."),

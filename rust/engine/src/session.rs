@@ -19,6 +19,7 @@ mod masking;
 mod memory;
 mod open;
 mod outcomes;
+mod routes;
 mod rows;
 mod sealing;
 mod spec;
@@ -44,6 +45,7 @@ use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
+use routes::Routes;
 use table::{SealFailure, SessionContext, TableSlot};
 
 /// How long one `put`, with all its frames, may wait for catalogs and uploads on the task's thread:
@@ -87,6 +89,7 @@ struct Inner {
     /// Decides everything about offsets.
     machine: TaskMachine,
     tables: Vec<TableSlot>,
+    routes: Routes,
     outcomes: mpsc::UnboundedReceiver<Inbound>,
     back_pressure: BackPressure,
     /// Connect asked for offsets since the last put.
@@ -208,6 +211,7 @@ impl Inner {
             inbox: sender,
             started,
             topic_ids: RefCell::default(),
+            tables: Cell::new(tables.len()),
             waits_until: Cell::new(started + PUT_WAIT),
         };
         for table in &tables {
@@ -216,6 +220,7 @@ impl Inner {
         Inner {
             machine: TaskMachine::new(task_settings(&config), session),
             back_pressure: BackPressure::new(config.memory_bytes_max),
+            routes: Routes::new(&config.routes),
             config,
             context,
             hub,
@@ -293,6 +298,8 @@ impl Inner {
 
     fn finish_effects(&mut self, effects: &mut Effects) {
         effects.request_commit = self.machine.take_commit_wanted();
+        effects.parts = self.config.parts;
+        self.say_left_out(effects);
         effects.pause = self.is_paused();
         effects.resume = self.back_pressure.take_resumed();
         let next = self

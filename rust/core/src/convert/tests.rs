@@ -525,7 +525,7 @@ fn metadata_columns_hold_where_a_record_came_from() {
         NestedField::required(4, "_offset", primitive(PrimitiveType::Long)),
     ];
     let options = ConvertOptions {
-        metadata_columns: MetadataColumn::ALL.to_vec(),
+        metadata_columns: MetadataColumn::coordinates(),
         ..ConvertOptions::default()
     };
     let value = || Value::object([("v", Value::Int64(1))]);

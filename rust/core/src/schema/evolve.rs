@@ -42,7 +42,7 @@ impl Evolution {
         let missing = |column: &&MetadataColumn| schema.field_by_name(column.name()).is_none();
         let additions = columns.iter().filter(missing).map(|column| Addition {
             parent: Vec::new(),
-            field: metadata::field(*column, false),
+            field: metadata::field(column, false),
         });
         Evolution {
             additions: additions.collect(),

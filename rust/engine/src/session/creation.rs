@@ -3,6 +3,7 @@
 use frazil_core::config::TableConfig;
 use frazil_core::layout::{identifier, sort, spec};
 use frazil_core::schema::contract::MAPPING_PROPERTY;
+use frazil_core::schema::metadata::resolved;
 use frazil_core::schema::types::{CreateOptions, table_schema};
 use frazil_core::wire::Frame;
 use frazil_core::{ErrorKind, Result};
@@ -23,12 +24,16 @@ pub(crate) fn creation_of(
     frame: &Frame<'_>,
     rows: &[u32],
 ) -> Result<Option<CreateTable>> {
-    let options = CreateOptions {
-        force_optional: config.force_optional,
-        metadata_columns: config.metadata_columns.clone(),
-        nanoseconds: FORMAT_VERSION >= FormatVersion::V3,
-    };
     for row in rows {
+        let (metadata_columns, complete) = resolved(&config.metadata_columns, frame, *row);
+        if !complete {
+            continue;
+        }
+        let options = CreateOptions {
+            force_optional: config.force_optional,
+            metadata_columns,
+            nanoseconds: FORMAT_VERSION >= FormatVersion::V3,
+        };
         match table_schema(frame.value(*row as usize), &options) {
             Ok(schema) => return creation(config, schema).map(Some),
             // Such a record is rejected on its own account once there is a table.

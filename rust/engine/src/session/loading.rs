@@ -6,6 +6,7 @@ use frazil_core::commit::recover::state_of;
 use frazil_core::control::task::{Held, LoadDue, Standing, TaskMachine};
 use frazil_core::offsets::TopicPartition;
 use frazil_core::schema::evolve::Evolution;
+use frazil_core::schema::metadata::resolved;
 use frazil_core::wire::Frame;
 use frazil_core::{Result, SinkError};
 
@@ -144,9 +145,14 @@ impl TableSlot {
                 created
             }
         };
+        let columns = &self.config.metadata_columns;
+        let shown = rows.iter().map(|row| resolved(columns, frame, *row));
+        let shown = shown
+            .filter(|(_, complete)| *complete)
+            .map(|(shown, _)| shown);
         let missing = Evolution::for_metadata(
             loaded.metadata.current_schema(),
-            &self.config.metadata_columns,
+            &shown.into_iter().next().unwrap_or_else(|| columns.clone()),
         );
         if missing.is_empty() || !self.config.evolve {
             return Ok(Some(loaded));
