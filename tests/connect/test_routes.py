@@ -153,6 +153,7 @@ def test_a_topic_that_a_transform_renames_routes_and_keeps_its_offsets(worker, b
 
 
 # Promise: a topic that appears later and matches `topics.regex` gets its table
+# Complaint: 20
 def test_topics_that_appear_later_get_their_tables(worker, broker, sql, name):
     broker.create_topic(f"{name}-a")
     config = sink(
@@ -180,6 +181,7 @@ def test_topics_that_appear_later_get_their_tables(worker, broker, sql, name):
 
 # Promise: a null that a record has is kept although its field has a default, and a tombstone is
 # skipped, also as the first record of a table that does not exist
+# Complaint: 19
 def test_nulls_stay_nulls_and_tombstones_are_skipped(worker, broker, sql, name):
     broker.create_topic(name)
     fields = [

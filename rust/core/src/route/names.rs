@@ -261,6 +261,7 @@ mod tests {
         ))
     }
 
+    // Complaint: 20
     #[test]
     fn case_dots_and_the_default_namespace_make_the_name() {
         for (rules, literal, text, expected) in [

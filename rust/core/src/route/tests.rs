@@ -192,6 +192,7 @@ fn paths_go_through_structs_and_maps_and_nothing_else() {
 }
 
 // Promise: Records are routed by the topic that transforms left, and their offsets stay those of the topic that they were read from.
+// Complaint: 20
 #[test]
 fn topics_route_as_transforms_left_them() {
     let frame = builder().rows([
@@ -256,6 +257,7 @@ fn keys_and_headers_route_too() {
 }
 
 // Promise: A name template makes tables of topics, fields, headers and the groups of a pattern.
+// Complaint: 20
 #[test]
 fn templates_put_names_together() {
     let frame = builder().rows([
