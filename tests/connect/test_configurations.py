@@ -125,8 +125,6 @@ def test_a_bad_value_is_refused(worker, sql, name, key, value, part):
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("iceberg.tables.route-field", "type", "routing"),
-        ("iceberg.tables.dynamic-enabled", "true", "routing"),
         ("iceberg.tables.cdc-field", "_cdc", "iceberg.tables.default-mode"),
         ("iceberg.tables.upsert-mode-enabled", "true", "iceberg.tables.default-mode"),
         ("iceberg.hadoop.fs.s3a.threads.max", "64", "iceberg.catalog.s3."),
@@ -231,6 +229,25 @@ def test_a_connector_of_another_sink_runs(worker, broker, request, scratch, name
     ]
 
 
+@pytest.mark.parametrize(
+    ("file", "field", "values", "rows"),
+    [
+        ("apache-multi-table", "kind", ["login", "order", "refund"], {"logins": 50, "orders": 100}),
+        ("apache-dynamic", "target", ["{}.a", "{}.b", "{}.A"], {"a": 100, "b": 50}),
+    ],
+)
+def test_a_routing_connector_of_another_sink_runs(worker, broker, rest, name, file, field, values, rows):
+    config = {**configurations.ours(file), **rest.connector(), "topics": name}
+    config = json.loads(json.dumps(config).replace("lake.", f"{name}."))
+    config["iceberg.control.commit.interval-ms"] = "1000"
+    broker.create_topic(name, 2)
+    records = ({"id": n, field: values[n % 3].format(name)} for n in range(150))
+    broker.produce_json(name, records, lambda index: index % 2)
+    with running(worker, name, config, 2):
+        for table, count in rows.items():
+            TableView(rest, f"{name}.{table}").wait_rows(count, 90)
+
+
 # Promise: a connector that takes the place of another sink goes on where that one's consumer group stands
 # Complaint: 29
 def test_a_connector_goes_on_where_the_group_stands(worker, broker, sql, name):
@@ -284,7 +301,7 @@ def test_connects_answer_has_what_a_form_needs(worker, sql, name):
     created = entries["iceberg.tables.auto-create-enabled"]
     assert created["definition"]["group"] == "Tables"
     assert created["definition"]["display_name"] == "Auto create enabled"
-    assert created["definition"]["order"] > entries["iceberg.tables"]["definition"]["order"]
+    assert created["definition"]["order_in_group"] > entries["iceberg.tables"]["definition"]["order_in_group"]
     assert created["value"]["recommended_values"] == ["true", "false"]
     assert entries["iceberg.catalog.credential"]["value"]["visible"] is False
 

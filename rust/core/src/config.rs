@@ -25,6 +25,7 @@ mod framework;
 mod kafka;
 mod legacy;
 mod reader;
+mod routing;
 mod suggest;
 
 #[cfg(test)]
@@ -38,7 +39,11 @@ pub use layout::{LayoutConfig, SpecPolicy};
 pub use legacy::submitted;
 pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
+pub use routing::{DynamicTables, too_many_tables};
 pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
 pub use sort::SortTerm;
 pub use suggest::nearest;
-pub use table::{BreakingPolicy, EvolutionConfig, EvolutionMode, MetadataColumn, TableConfig};
+pub use table::{
+    BreakingPolicy, EvolutionConfig, EvolutionMode, MetadataColumn, MetadataSource, NullValues,
+    TableConfig,
+};

@@ -1,7 +1,7 @@
 //! The pure part of Frazil: bytes and values in, bytes and values out.
 //!
 //! The modules stand in the order in which data walks through them:
-//! `wire → convert → partition → (engine writes) → control → commit`.
+//! `wire → route → convert → partition → (engine writes) → control → commit`.
 //!
 //! Architecture Invariant: nothing here reads a clock, draws a random number, opens a file or a
 //! socket, starts a thread or logs. Time, ids and table metadata arrive as arguments; decisions
@@ -27,6 +27,7 @@ pub mod limits;
 pub mod offsets;
 pub mod panics;
 pub mod partition;
+pub mod route;
 pub mod rules;
 pub mod schema;
 pub mod secret;

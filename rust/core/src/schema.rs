@@ -15,5 +15,5 @@ pub mod types;
 
 pub use arrow::arrow_schema;
 pub use evolve::{Addition, Change, Evolution};
-pub use metadata::MetadataColumn;
+pub use metadata::{MetadataColumn, MetadataSource};
 pub use types::{CreateOptions, table_schema};

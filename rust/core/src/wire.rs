@@ -25,7 +25,9 @@ pub mod value;
 mod write;
 
 pub use column::{ColumnData, SourceColumn};
-pub use effects::{Effects, LogLevel, ParkedError, Rejected, ValidationLevel, encode_validation};
+pub use effects::{
+    Effects, FrameParts, LogLevel, ParkedError, Rejected, ValidationLevel, encode_validation,
+};
 pub use frame::{Frame, Run};
 pub use request::{ChannelRecord, Request};
 pub use schema::{LogicalType, SchemaRegistry, SourceField, SourceKind, SourceSchema};

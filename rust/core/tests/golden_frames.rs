@@ -11,7 +11,8 @@ use expect_test::expect_file;
 use frazil_core::SinkError;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{
-    Cell, Effects, Frame, LogLevel, ParkedError, Rejected, Request, SchemaRegistry, SourceSchema,
+    Cell, Effects, Frame, FrameParts, LogLevel, ParkedError, Rejected, Request, SchemaRegistry,
+    SourceSchema,
 };
 
 fn directory() -> PathBuf {
@@ -140,7 +141,15 @@ fn render_frame(frame: &Frame<'_>) -> String {
         };
         let (partition, first) = (&run.partition, run.first_row);
         let offsets = offsets.join(" ");
-        writeln!(text, "  run {partition} from row {first}{gaps}: {offsets}").expect("string");
+        let renamed = match run.topic() {
+            topic if *topic == *partition.topic => String::new(),
+            topic => format!(" as {topic}"),
+        };
+        writeln!(
+            text,
+            "  run {partition}{renamed} from row {first}{gaps}: {offsets}"
+        )
+        .expect("string");
     }
     for row in 0..frame.rows() {
         write!(text, "  {row}:").expect("string");
@@ -203,6 +212,7 @@ golden!(
     nested,
     plain_values,
     recursive,
+    renamed,
     requests,
     scalars,
     schemaless,
@@ -216,6 +226,7 @@ fn golden_frames_survive_any_cut_and_any_flipped_byte() {
         "nested.bin",
         "schemaless.bin",
         "sources.bin",
+        "renamed.bin",
         "headers.bin",
         "scalars.bin",
     ] {
@@ -287,6 +298,11 @@ fn effects_are_the_golden_ones() {
             .to_vec(),
         log_dropped: 9,
         messages: vec![b"a message".to_vec(), vec![0, 255]],
+        parts: FrameParts {
+            keys: true,
+            headers: true,
+            topics: true,
+        },
         error: None,
     };
     compare("all.bin", &all.encode());

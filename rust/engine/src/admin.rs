@@ -19,7 +19,7 @@ use frazil_core::commit::state::{MAIN_BRANCH, WriterState};
 use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, Request};
-use frazil_core::{Result, SinkError};
+use frazil_core::{ErrorKind, Result, SinkError};
 use futures::{StreamExt, TryStreamExt};
 use iceberg::{TableRequirement, TableUpdate};
 use uuid::Uuid;
@@ -49,8 +49,8 @@ pub struct Admin {
 }
 
 /// A table that exists, with the resets that it knows.
-struct Known<'a> {
-    table: &'a TableConfig,
+struct Known {
+    table: TableConfig,
     anchor: Anchor,
     /// The epoch of the last commit of this writer.
     epoch: u64,
@@ -154,23 +154,55 @@ impl Admin {
     }
 
     /// Loads the connector's tables, as far as they exist.
-    async fn known(&self) -> Result<Vec<Known<'_>>> {
-        let tables: Vec<Option<Known<'_>>> = futures::stream::iter(&self.config.tables)
-            .map(|table| async move {
-                match self.catalog.load_table(&table.ident).await {
-                    Ok(loaded) => self.know(table, &loaded).map(Some),
-                    Err(error) if error.code() == "TABLE_NOT_FOUND" => Ok(None),
-                    Err(error) => Err(error),
+    async fn known(&self) -> Result<Vec<Known>> {
+        let mut known = Vec::new();
+        for (table, loaded) in self.all_tables().await? {
+            let found = self.know(table.clone(), &loaded);
+            known.push(found.map_err(|error| error.with("table", &table.name))?);
+        }
+        Ok(known)
+    }
+
+    /// Loads the tables of the configuration, and those that records have named: there the
+    /// connector has left its traces.
+    async fn all_tables(&self) -> Result<Vec<(TableConfig, LoadedTable)>> {
+        let mut named = Vec::new();
+        if let Some(dynamic) = &self.config.dynamic {
+            for below in dynamic.plan().namespaces() {
+                for ident in self.catalog.list_tables(&below).await? {
+                    named.extend(dynamic.at(&ident));
                 }
-                .map_err(|error| error.with("table", &table.name))
-            })
+            }
+        }
+        let fixed = self.config.tables.iter().map(|table| (table.clone(), true));
+        let named = named.into_iter().map(|table| (table, false));
+        let tables: Vec<_> = futures::stream::iter(fixed.chain(named))
+            .map(|(table, is_ours)| self.load_if_ours(table, is_ours))
             .buffered(TABLES_AT_ONCE)
             .try_collect()
             .await?;
         Ok(tables.into_iter().flatten().collect())
     }
 
-    fn know<'a>(&self, table: &'a TableConfig, loaded: &LoadedTable) -> Result<Known<'a>> {
+    async fn load_if_ours(
+        &self,
+        table: TableConfig,
+        is_ours: bool,
+    ) -> Result<Option<(TableConfig, LoadedTable)>> {
+        let loaded = match self.catalog.load_table(&table.ident).await {
+            Ok(loaded) => loaded,
+            Err(error) if error.code() == "TABLE_NOT_FOUND" => return Ok(None),
+            // What is not ours may be what we cannot read.
+            Err(error) if !is_ours && error.kind() != ErrorKind::Retriable => return Ok(None),
+            Err(error) => return Err(error.with("table", &table.name)),
+        };
+        if is_ours || has_traces(&loaded, &self.config.wid) {
+            return Ok(Some((table, loaded)));
+        }
+        Ok(None)
+    }
+
+    fn know(&self, table: TableConfig, loaded: &LoadedTable) -> Result<Known> {
         let state = stored_state_of(&loaded.metadata, &self.config.wid, &table.branch);
         let epoch = match state {
             Ok(state) => state.map_or(0, |state| state.epoch),
@@ -187,10 +219,10 @@ impl Admin {
     }
 
     /// Writes `anchor` on every table that has another one.
-    async fn spread(&self, known: &[Known<'_>], anchor: &Anchor) -> Result<()> {
+    async fn spread(&self, known: &[Known], anchor: &Anchor) -> Result<()> {
         futures::stream::iter(known.iter().filter(|table| table.anchor != *anchor))
             .map(|known| async move {
-                self.write(known.table, anchor)
+                self.write(&known.table, anchor)
                     .await
                     .map_err(|error| error.with("table", &known.table.name))
             })
@@ -289,8 +321,19 @@ impl Admin {
     }
 }
 
+/// Tells whether a table has properties or snapshots of the writer `wid`.
+fn has_traces(loaded: &LoadedTable, wid: &str) -> bool {
+    let metadata = &loaded.metadata;
+    let has_wid = |key: &String| key.starts_with("frazil.") && key.contains(wid);
+    let in_summary = metadata.snapshots().any(|snapshot| {
+        let properties = &snapshot.summary().additional_properties;
+        properties.keys().any(has_wid) || properties.values().any(|value| value == wid)
+    });
+    metadata.properties().keys().any(has_wid) || in_summary
+}
+
 /// Returns the anchor with the highest epoch, and the highest epoch of a commit.
-fn newest(known: &[Known<'_>]) -> (Anchor, u64) {
+fn newest(known: &[Known]) -> (Anchor, u64) {
     let anchor = known
         .iter()
         .map(|table| &table.anchor)

@@ -112,6 +112,10 @@ pub trait Catalog: Send + Sync + Debug {
     /// Returns whether a namespace is there.
     async fn namespace_exists(&self, namespace: &NamespaceIdent) -> Result<bool>;
 
+    /// Returns the tables of the namespace with these levels and of all namespaces below it; of the
+    /// whole catalog without levels. A namespace that is not there has none.
+    async fn list_tables(&self, below: &[String]) -> Result<Vec<TableIdent>>;
+
     /// Submits a change of the table `base` once.
     async fn commit(&self, base: &LoadedTable, commit: TableCommit) -> CommitOutcome;
 

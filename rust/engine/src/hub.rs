@@ -27,7 +27,7 @@ use std::time::Duration;
 use frazil_core::SinkError;
 use frazil_core::commit::action::RollbackPolicy;
 use frazil_core::commit::location::StateLocation;
-use frazil_core::config::{CatalogConfig, Coordination, SinkConfig};
+use frazil_core::config::{CatalogConfig, Coordination, DynamicTables, SinkConfig};
 use frazil_core::control::channel::ChannelSettings;
 use frazil_core::control::coordinator::CoordinatorSettings;
 use frazil_core::control::message::{TableName, TableStamp};
@@ -141,6 +141,9 @@ pub struct HubConfig {
     pub segment_ttl: Duration,
     /// What tells this catalog and its credentials from others.
     pub catalog: [u8; 32],
+    /// The tables that records name, when they do: those that another process has named first are
+    /// committed here too.
+    pub dynamic: Option<DynamicTables>,
 }
 
 impl HubConfig {
@@ -156,6 +159,7 @@ impl HubConfig {
             over_topic: config.control.coordination == Coordination::Topic,
             segment_ttl: Duration::from_millis(config.control.segment_ttl_ms),
             catalog: fingerprint(&config.catalog),
+            dynamic: config.dynamic.clone(),
         }
     }
 
@@ -172,6 +176,7 @@ impl HubConfig {
             self.over_topic,
             self.segment_ttl,
             self.catalog,
+            self.dynamic.as_ref().map(DynamicTables::fingerprint),
         )
     }
 }
@@ -186,6 +191,7 @@ type HubKey = (
     bool,
     Duration,
     [u8; 32],
+    Option<[u8; 32]>,
 );
 
 fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
@@ -329,12 +335,37 @@ impl Hub {
         tables.into_iter()
     }
 
-    fn table_named(&self, name: &TableName) -> Option<Arc<TableHub>> {
+    /// Returns the part that serves the table called `name`; when no record of this process has
+    /// named it yet, opens one, if records may.
+    fn table_named(self: &Arc<Self>, name: &TableName) -> Option<Arc<TableHub>> {
+        let ident = name.ident()?;
         let key = TableKey {
-            ident: TableIdentKey(name.ident()?),
+            ident: TableIdentKey(ident.clone()),
             branch: name.branch.clone(),
         };
-        lock(&self.tables).get(&key).cloned()
+        if let Some(table) = lock(&self.tables).get(&key) {
+            return Some(Arc::clone(table));
+        }
+        let config = self.config.dynamic.as_ref()?.find(&ident, &name.branch)?;
+        if !self.may_open(&ident, &name.branch) {
+            return None;
+        }
+        tracing::info!(connector = %self.config.connector, table = %config.name,
+            "another worker's records named this table");
+        Some(self.table(key, Duration::from_millis(config.commit_interval_ms)))
+    }
+
+    /// Tells whether a table that records name is open already, or may be.
+    pub(crate) fn may_open(&self, ident: &TableIdent, branch: &str) -> bool {
+        let Some(dynamic) = &self.config.dynamic else {
+            return false;
+        };
+        let key = TableKey {
+            ident: TableIdentKey(ident.clone()),
+            branch: branch.to_owned(),
+        };
+        let tables = lock(&self.tables);
+        tables.contains_key(&key) || tables.len() < dynamic.plan().tables_max
     }
 
     /// Takes in what the control topic brought, and whether this process has its partition; returns

@@ -19,6 +19,7 @@ mod masking;
 mod memory;
 mod open;
 mod outcomes;
+mod routes;
 mod rows;
 mod sealing;
 mod spec;
@@ -45,6 +46,7 @@ use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
 pub(crate) use open::converter;
+use routes::Routes;
 use table::{SealFailure, SessionContext, TableSlot};
 
 /// How long one `put`, with all its frames, may wait for catalogs and uploads on the task's thread:
@@ -88,6 +90,7 @@ struct Inner {
     /// Decides everything about offsets.
     machine: TaskMachine,
     tables: Vec<TableSlot>,
+    routes: Routes,
     outcomes: mpsc::UnboundedReceiver<Inbound>,
     back_pressure: BackPressure,
     /// Connect asked for offsets since the last put.
@@ -211,6 +214,7 @@ impl Inner {
             inbox: sender,
             started,
             topic_ids: RefCell::default(),
+            tables: Cell::new(tables.len()),
             waits_until: Cell::new(started + PUT_WAIT),
         };
         for table in &tables {
@@ -219,6 +223,7 @@ impl Inner {
         Inner {
             machine: TaskMachine::new(task_settings(&config), session),
             back_pressure: BackPressure::new(config.memory_bytes_max),
+            routes: Routes::new(&config.routes),
             config,
             context,
             hub,
@@ -296,6 +301,8 @@ impl Inner {
 
     fn finish_effects(&mut self, effects: &mut Effects) {
         effects.request_commit = self.machine.take_commit_wanted();
+        effects.parts = self.config.parts;
+        self.say_left_out(effects);
         effects.pause = self.is_paused();
         effects.resume = self.back_pressure.take_resumed();
         let next = self

@@ -113,6 +113,7 @@ pub struct Group {
 /// The whole table, in the order of the documentation.
 pub const GROUPS: &[Group] = &[
     tables::DEFAULTS,
+    tables::ROUTING,
     tables::PER_TABLE,
     layout::LAYOUT,
     layout::COLUMNS,

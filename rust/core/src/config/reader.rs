@@ -30,6 +30,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Returns the submitted map.
+    pub(super) fn values(&self) -> &'a BTreeMap<String, String> {
+        self.values
+    }
+
     /// Reports `message` about `key` as an error.
     pub(super) fn error(&mut self, key: &str, message: impl Into<String>) {
         self.report(ConfigProblem::error(key, message));
@@ -47,12 +52,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Judges every submitted key by its class, type and check. `tables` are the configured tables.
-    pub(super) fn judge(&mut self, tables: &[String]) {
+    /// Judges every submitted key by its class, type and check. `tables` are the configured tables,
+    /// `dynamic` says that there may be others.
+    pub(super) fn judge(&mut self, tables: &[String], dynamic: bool) {
         let values = self.values;
         for (name, value) in values {
             match keys::find(name) {
-                Some(found) => self.judge_known(name, value, found, tables),
+                Some(found) => self.judge_known(name, value, found, (tables, dynamic)),
                 None if name.starts_with("iceberg.") || name.starts_with("frazil.") => {
                     let message = match suggest::nearest_key(name, tables) {
                         Some(meant) => format!("unknown key; did you mean `{meant}`?"),
@@ -65,7 +71,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn judge_known(&mut self, name: &str, value: &str, found: Match<'_>, tables: &[String]) {
+    fn judge_known(
+        &mut self,
+        name: &str,
+        value: &str,
+        found: Match<'_>,
+        (tables, dynamic): (&[String], bool),
+    ) {
         let key = found.key;
         match key.class {
             KeyClass::Inert => {
@@ -77,6 +89,7 @@ impl<'a> Reader<'a> {
             KeyClass::Own | KeyClass::Passed | KeyClass::Legacy => {}
         }
         if let Some(table) = found.table
+            && !dynamic
             && !tables.iter().any(|known| known == table)
         {
             let message = match suggest::nearest(table, tables.iter().map(String::as_str), 2) {

@@ -1,6 +1,7 @@
 //! The whole configuration of one task, or of the connector.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -10,11 +11,14 @@ use super::kafka;
 use super::legacy;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
+use super::routing::{self, DynamicTables};
 use super::table::{self, TableConfig};
 use crate::commit::action::RollbackPolicy;
 use crate::commit::location::StateLocation;
 use crate::control::task::ExternalChange;
 use crate::error::{Result, SinkError};
+use crate::route::RoutePlan;
+use crate::wire::FrameParts;
 
 /// The longest name of a Kafka topic.
 const TOPIC_NAME_MAX: usize = 249;
@@ -41,8 +45,18 @@ pub struct SinkConfig {
     pub kafka_cluster_id: String,
     /// The catalog.
     pub catalog: CatalogConfig,
-    /// The tables, in the configured order. Every record goes to all of them.
+    /// The tables of `iceberg.tables`, in their order.
     pub tables: Vec<TableConfig>,
+    /// Which tables a record goes to.
+    pub routes: Arc<RoutePlan>,
+    /// The tables that records name, when they do.
+    pub dynamic: Option<DynamicTables>,
+    /// The column of values that are neither structs nor maps; without it they are errors.
+    pub value_column: Option<String>,
+    /// Whether every table skips records without a value.
+    pub skips_nulls: bool,
+    /// What frames have to hold of records beside their values.
+    pub parts: FrameParts,
     /// About commits.
     pub control: ControlConfig,
     /// What happens to records that do not fit.
@@ -127,7 +141,8 @@ impl SinkConfig {
     pub fn parse(values: &BTreeMap<String, String>) -> (Option<SinkConfig>, Vec<ConfigProblem>) {
         let renamed = legacy::rename(values);
         let mut reader = Reader::new(&renamed.values);
-        reader.judge(&table::names(&renamed.values));
+        let dynamic = routing::is_dynamic(&renamed.values);
+        reader.judge(&table::names(&renamed.values), dynamic);
         kafka::judge(&mut reader);
         framework::judge(&mut reader);
         let config = read(&mut reader);
@@ -162,6 +177,12 @@ pub fn wid(kafka_cluster_id: &str, writer_id: &str) -> String {
 
 fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
     let tables = table::read(reader);
+    let routes = Arc::new(routing::read(reader, &tables));
+    let dynamic = routing::dynamic_tables(reader, &routes);
+    let parts = frame_parts(reader, &routes);
+    let skips_nulls = reader.values().iter().all(|(key, value)| {
+        !key.ends_with(".null-value-behavior") || value.trim().eq_ignore_ascii_case("skip")
+    });
     let catalog = catalog::read(reader);
     let errors = read_error_policy(reader);
     let Some(connector) = reader.word("name").map(str::to_owned) else {
@@ -196,6 +217,13 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
         connector,
         catalog: catalog?,
         tables,
+        routes,
+        dynamic,
+        value_column: reader
+            .word("iceberg.tables.value-column")
+            .map(str::to_owned),
+        skips_nulls,
+        parts,
         control: read_control(reader)?,
         errors,
         memory_bytes_max: reader.number("frazil.memory.max-bytes")?,
@@ -275,6 +303,25 @@ fn read_control_topic(reader: &mut Reader<'_>) -> Option<String> {
     Some(topic)
 }
 
+/// Finds out which parts of records any table or route needs.
+fn frame_parts(reader: &Reader<'_>, routes: &RoutePlan) -> FrameParts {
+    let set = |suffix: &str, names: &str| {
+        reader.values().iter().any(|(key, value)| {
+            let of_tables = key.starts_with("iceberg.table.") || key.starts_with("iceberg.tables.");
+            of_tables && key.ends_with(suffix) && value.contains(names)
+        })
+    };
+    FrameParts {
+        keys: routes.needs(|source| source.needs_key())
+            || set(".metadata-columns", "_key")
+            || set(".key-columns", "")
+            || set(".null-value-behavior", "key-row"),
+        headers: routes.needs(|source| source.needs_headers())
+            || set(".metadata-columns", "_headers"),
+        topics: routes.needs(|source| source.is_topic()),
+    }
+}
+
 fn count(reader: &Reader<'_>, key: &str) -> Option<usize> {
     usize::try_from(reader.number(key)?).ok()
 }
@@ -312,6 +359,7 @@ fn read_error_policy(reader: &mut Reader<'_>) -> ErrorPolicy {
 fn the_keys_read_here_are_in_the_table() {
     for name in [
         "name",
+        "iceberg.tables.value-column",
         "tasks.max",
         "errors.tolerance",
         "errors.deadletterqueue.topic.name",

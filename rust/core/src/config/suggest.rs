@@ -44,7 +44,8 @@ pub fn nearest<'a>(
     candidates
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(edits, _)| *edits <= edits_max.max(EDITS_MAX))
-        .min()
+        // A name that was only not written to its end is meant before one that looks like it.
+        .min_by_key(|(edits, candidate)| (!candidate.starts_with(word), *edits, *candidate))
         .map(|(_, candidate)| candidate.to_owned())
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use iceberg::spec::Type;
 use iceberg::{NamespaceIdent, TableIdent};
 
 use super::columns::{self, ColumnConfig};
 use super::layout::{self, LayoutConfig};
 use super::partition::{self, PartitionTerm};
 use super::reader::{Reader, shown};
+use super::routing;
 use crate::schema::contract::MAPPING_VERSION;
 
 /// Parts of a table's name, namespaces and table together.
@@ -17,33 +19,82 @@ const NAME_PART_BYTES_MAX: usize = 255;
 
 const TABLES: &str = "iceberg.tables";
 
-/// A column that Frazil fills from where the record came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MetadataColumn {
+/// Where the value of a metadata column comes from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MetadataSource {
     /// `_topic`: the record's topic before any transform.
     Topic,
     /// `_partition`: its partition.
     Partition,
     /// `_offset`: its offset.
     Offset,
+    /// `_timestamp`: its timestamp.
+    Timestamp,
+    /// `_key`: its key.
+    Key,
+    /// `_headers`: its headers, as a JSON text.
+    Headers,
+    /// A field of its key, by its dotted path.
+    KeyField(String),
+}
+
+impl MetadataSource {
+    /// Those with a name of their own, in their order in a table.
+    const NAMED: [(&'static str, MetadataSource); 6] = [
+        ("_topic", MetadataSource::Topic),
+        ("_partition", MetadataSource::Partition),
+        ("_offset", MetadataSource::Offset),
+        ("_timestamp", MetadataSource::Timestamp),
+        ("_key", MetadataSource::Key),
+        ("_headers", MetadataSource::Headers),
+    ];
+}
+
+/// A column that Frazil fills from where the record came from, and from what came with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataColumn {
+    /// Where its values come from.
+    pub source: MetadataSource,
+    /// The column's name.
+    pub name: String,
+    /// The column's type in a new table, where records decide it and one has.
+    pub field_type: Option<Type>,
 }
 
 impl MetadataColumn {
-    /// All of them, in their order in a table.
-    pub const ALL: [MetadataColumn; 3] = [
-        MetadataColumn::Topic,
-        MetadataColumn::Partition,
-        MetadataColumn::Offset,
-    ];
-
-    /// Returns the column's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            MetadataColumn::Topic => "_topic",
-            MetadataColumn::Partition => "_partition",
-            MetadataColumn::Offset => "_offset",
+    /// Makes a column called `name`.
+    pub fn new(source: MetadataSource, name: impl Into<String>) -> Self {
+        MetadataColumn {
+            source,
+            name: name.into(),
+            field_type: None,
         }
     }
+
+    /// Returns `_topic`, `_partition` and `_offset`: the columns that `frazil verify` reads.
+    pub fn coordinates() -> Vec<MetadataColumn> {
+        let named = MetadataSource::NAMED.into_iter().take(3);
+        named
+            .map(|(name, source)| MetadataColumn::new(source, name))
+            .collect()
+    }
+
+    /// Returns the column's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What happens to a record whose value is null.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NullValues {
+    /// It is skipped, and counted.
+    #[default]
+    Skip,
+    /// It becomes a row of its key's fields.
+    KeyRow,
+    /// It is an error of the record.
+    Fail,
 }
 
 /// How a table follows its records.
@@ -131,14 +182,20 @@ pub struct TableConfig {
     pub mapping_version: u32,
     /// Properties laid over the table's for this writer.
     pub write_props: BTreeMap<String, String>,
-    /// The columns that say where a record came from, in the order of [`MetadataColumn::ALL`].
+    /// The columns that say where a record came from, and those of its key.
     pub metadata_columns: Vec<MetadataColumn>,
+    /// What happens to records without a value.
+    pub null_values: NullValues,
 }
 
 /// Takes a table's name apart: at least one namespace, the last part is the table. The error says
 /// what is wrong, without naming the key.
 pub fn parse_name(name: &str) -> Result<TableIdent, String> {
-    let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();
+    ident_of(name.split('.').map(str::to_owned).collect())
+}
+
+/// Makes a table of the parts of its name, under the same rules as [`parse_name`].
+pub fn ident_of(mut parts: Vec<String>) -> Result<TableIdent, String> {
     if parts.len() > NAME_PARTS_MAX {
         return Err(format!("has more than {NAME_PARTS_MAX} parts"));
     }
@@ -185,12 +242,14 @@ pub(super) fn names(values: &BTreeMap<String, String>) -> Vec<String> {
 /// Reads all tables of `iceberg.tables`.
 pub(super) fn read(reader: &mut Reader<'_>) -> Vec<TableConfig> {
     let names = reader.list(TABLES);
-    if names.is_empty() && reader.word(TABLES).is_none() {
+    let dynamic = routing::is_dynamic(reader.values());
+    if names.is_empty() && reader.word(TABLES).is_none() && !dynamic {
         reader.error(
             TABLES,
             "missing: which tables to write, as `namespace.table`",
         );
     }
+    let namespace = routing::namespace(reader);
     let mut seen = BTreeSet::new();
     let mut tables = Vec::new();
     for name in &names {
@@ -201,7 +260,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Vec<TableConfig> {
             );
             continue;
         }
-        match parse_name(name) {
+        let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();
+        if parts.len() == 1 {
+            parts.splice(0..0, namespace.iter().cloned());
+        }
+        match ident_of(parts) {
             Ok(ident) => tables.push(read_table(reader, name, ident)),
             Err(reason) => {
                 reader.error(TABLES, format!("table {} {reason}", shown(TABLES, name)));
@@ -211,7 +274,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Vec<TableConfig> {
     tables
 }
 
-fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableConfig {
+pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableConfig {
     // The key of this table when it is set, else the one for all tables.
     let choose = |reader: &Reader<'_>, own: &str, common: &str| {
         let own = format!("iceberg.table.{name}.{own}");
@@ -271,8 +334,10 @@ fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent) -> TableCo
                 "metadata-columns",
                 "iceberg.tables.metadata-columns",
             );
-            read_metadata_columns(reader, &key)
+            let own = choose(reader, "key-columns", "iceberg.tables.key-columns");
+            read_metadata_columns(reader, &key, &own)
         },
+        null_values: read_null_values(reader, name),
     };
     layout::check_columns(reader, &config);
     config
@@ -359,24 +424,81 @@ fn read_partition_by(reader: &mut Reader<'_>, name: &str) -> Vec<PartitionTerm> 
     }
 }
 
-fn read_metadata_columns(reader: &mut Reader<'_>, key: &str) -> Vec<MetadataColumn> {
-    let names = read_columns(reader, key);
-    for name in &names {
-        if !MetadataColumn::ALL
-            .iter()
-            .any(|column| column.name() == name)
-        {
+/// Reads `_topic` or `_topic:name`, and of the key `field` or `field:name`.
+fn read_metadata_columns(
+    reader: &mut Reader<'_>,
+    key: &str,
+    key_fields: &str,
+) -> Vec<MetadataColumn> {
+    let entries = read_columns(reader, key);
+    let mut columns = Vec::new();
+    for (named, source) in MetadataSource::NAMED {
+        for entry in &entries {
+            let (word, name) = entry.split_once(':').unwrap_or((entry, entry));
+            if word.trim() == named {
+                columns.push(MetadataColumn::new(source.clone(), name.trim()));
+            }
+        }
+    }
+    if columns.len() != entries.len() {
+        let known = |entry: &&String| {
+            let word = entry.split(':').next().unwrap_or_default().trim();
+            !MetadataSource::NAMED
+                .iter()
+                .any(|(named, _)| *named == word)
+        };
+        for entry in entries.iter().filter(known) {
             reader.error(
                 key,
                 format!(
-                    "{} is not one of `_topic`, `_partition`, `_offset`",
-                    shown(key, name)
+                    "{} is not one of `_topic`, `_partition`, `_offset`, `_timestamp`, `_key`, \
+                     `_headers`, each alone or with a name for the column: `_topic:topic`",
+                    shown(key, entry)
                 ),
             );
         }
     }
-    MetadataColumn::ALL
-        .into_iter()
-        .filter(|column| names.iter().any(|name| name == column.name()))
-        .collect()
+    for entry in read_columns(reader, key_fields) {
+        let (path, name) = match entry.split_once(':') {
+            Some((path, name)) => (path.trim(), name.trim()),
+            None => (entry.as_str(), entry.rsplit('.').next().unwrap_or_default()),
+        };
+        let source = MetadataSource::KeyField(path.to_owned());
+        columns.push(MetadataColumn::new(source, name));
+    }
+    let mut seen = BTreeSet::new();
+    for column in &columns {
+        if column.name.is_empty() || !seen.insert(&column.name) {
+            reader.error(
+                key,
+                format!(
+                    "column {} is there twice or has no name",
+                    shown(key, &column.name)
+                ),
+            );
+        }
+    }
+    columns
+}
+
+fn read_null_values(reader: &mut Reader<'_>, table: &str) -> NullValues {
+    let own = format!("iceberg.table.{table}.null-value-behavior");
+    let key = match reader.has(&own) {
+        true => &own,
+        false => "iceberg.tables.null-value-behavior",
+    };
+    match reader.word(key).map(str::to_ascii_lowercase).as_deref() {
+        Some("key-row") => NullValues::KeyRow,
+        Some("fail") => NullValues::Fail,
+        Some("dlq") => {
+            if reader.word("errors.deadletterqueue.topic.name").is_none() {
+                reader.error(
+                    key,
+                    "`dlq` needs `errors.tolerance=all` and `errors.deadletterqueue.topic.name`",
+                );
+            }
+            NullValues::Fail
+        }
+        _ => NullValues::Skip,
+    }
 }

@@ -13,6 +13,7 @@ mod evolution;
 mod framework;
 mod migration;
 mod passed;
+mod routing;
 
 /// A configuration that has nothing wrong.
 const SOUND: &[(&str, &str)] = &[
@@ -144,6 +145,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             mapping_version: 1,
             write_props: BTreeMap::new(),
             metadata_columns: vec![],
+            null_values: NullValues::Skip,
         }
     );
 }
@@ -292,11 +294,14 @@ fn a_key_of_one_table_wins_over_the_one_for_all() {
     let transforms: Vec<_> = a.partition_by.iter().map(|term| term.transform).collect();
     assert_eq!(transforms, [Transform::Day, Transform::Bucket(16)]);
     assert_eq!(b.partition_by, []);
-    assert_eq!(
-        a.metadata_columns,
-        [MetadataColumn::Topic, MetadataColumn::Offset]
-    );
-    assert_eq!(b.metadata_columns, [MetadataColumn::Partition]);
+    let names = |table: &TableConfig| {
+        let columns = table.metadata_columns.iter();
+        columns
+            .map(|column| column.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(a), ["_topic", "_offset"]);
+    assert_eq!(names(b), ["_partition"]);
     assert_eq!((a.auto_create, b.auto_create), (true, false));
     let modes = (a.evolution.mode, b.evolution.mode);
     assert_eq!(modes, (EvolutionMode::Full, EvolutionMode::Off));
@@ -453,9 +458,9 @@ fn values_are_checked() {
             "unknown transform",
         ),
         (
-            &[("iceberg.tables.metadata-columns", "_key")],
+            &[("iceberg.tables.metadata-columns", "_age")],
             "iceberg.tables.metadata-columns",
-            "`_key` is not one of",
+            "`_age` is not one of",
         ),
         (
             &[("iceberg.tables.default-id-columns", "a,a")],
@@ -510,23 +515,7 @@ fn table_properties_are_checked() {
 
 #[test]
 fn what_is_not_supported_yet_is_refused_with_the_reason() {
-    const EVERY_TABLE: &str = "sends every record to all tables";
     assert_refused(&[
-        (
-            &[("iceberg.tables.dynamic-enabled", "true")],
-            "iceberg.tables.dynamic-enabled",
-            EVERY_TABLE,
-        ),
-        (
-            &[("iceberg.tables.route-field", "type")],
-            "iceberg.tables.route-field",
-            EVERY_TABLE,
-        ),
-        (
-            &[("iceberg.table.db.orders.route-regex", "x.*")],
-            "iceberg.table.db.orders.route-regex",
-            EVERY_TABLE,
-        ),
         (
             &[("iceberg.tables.cdc-field", "op")],
             "iceberg.tables.cdc-field",
@@ -675,6 +664,10 @@ fn the_example_connectors_have_no_problems() {
         ),
         (include_str!("../../../../connector-config/flights.json"), 2),
         (include_str!("../../../../connector-config/weather.json"), 1),
+        (
+            include_str!("../../../../connector-config/dead-letters.json"),
+            1,
+        ),
     ] {
         let text = file
             .replace("@WAREHOUSE@", "file:///tmp/warehouse")

@@ -142,6 +142,14 @@ impl TaskMachine {
         }
     }
 
+    /// Takes in a table that appeared later, and returns its index. Its bounds have to be
+    /// [loaded](Self::load_due) before its first row, as those of any other.
+    pub fn add_table(&mut self, name: &str) -> TableIndex {
+        self.settings.tables.push(name.to_owned());
+        self.tables.push(TableState::default());
+        self.progress.add_table()
+    }
+
     /// Returns the id of the current session.
     pub fn session(&self) -> Uuid {
         self.progress.session()

@@ -111,6 +111,12 @@ impl WriterProgress {
         }
     }
 
+    /// Takes another table in and returns its index. The session holds nothing of it yet.
+    pub fn add_table(&mut self) -> TableIndex {
+        self.tables.push(Table::default());
+        self.tables.len() - 1
+    }
+
     /// Returns the id of the current session.
     pub fn session(&self) -> Uuid {
         self.session
@@ -524,6 +530,36 @@ mod tests {
         assert_eq!(progress.pre_commit(&p(0), 8), Some(3));
         assert!(progress.durable(session(1), 0, 0));
         assert_eq!(progress.pre_commit(&p(0), 8), Some(8));
+    }
+
+    // Promise: A table that a record names later holds no offset back before it has rows, and then only below them.
+    #[test]
+    fn a_table_that_comes_later_counts_from_its_first_row_on() {
+        let mut progress = WriterProgress::new(session(1), 0);
+        assert!(!progress.assign(&[p(0)]));
+        progress.read(&p(0), 3, 9);
+        assert_eq!(progress.pre_commit(&p(0), 10), Some(10));
+        let table = progress.add_table();
+        assert!(
+            progress.lacks_bounds(table),
+            "its bounds are read before its first row"
+        );
+        progress.set_bound(table, &p(0), Some(12));
+        assert_eq!(progress.pre_commit(&p(0), 12), Some(12));
+        read_rows(&mut progress, table, 12..14);
+        assert_eq!(progress.pre_commit(&p(0), 14), Some(12));
+        let sealed = progress.seal(table).expect("rows are open");
+        assert_eq!(
+            (sealed.ranges[0].start, sealed.ranges[0].end),
+            (Some(3), 14)
+        );
+        assert!(progress.durable(session(1), table, sealed.sequence));
+        assert_eq!(progress.pre_commit(&p(0), 14), Some(14));
+        assert_eq!(progress.redo(session(2), true), vec![(p(0), 14)]);
+        assert!(
+            progress.lacks_bounds(table),
+            "a new session reads them again"
+        );
     }
 
     #[test]

@@ -8,15 +8,17 @@ use arrow_schema::SchemaRef as ArrowSchemaRef;
 use iceberg::spec::{PrimitiveType, SchemaRef, Type};
 
 use super::column::{Column, SCHEMALESS, StructSlots, key_is_not_text, misfit};
+use super::json;
 use super::misfit::{Misfit, Reason};
 use super::shape::{Record, Rules, Shape, Source};
 use crate::error::{Result, SinkError};
 use crate::limits::BATCH_ROWS;
+use crate::route::source::walk;
 use crate::schema::arrow::arrow_schema;
 use crate::schema::evolve::{
     BreakingPolicy, Comparison, EvolutionLimits, EvolutionMode, EvolutionRules, Probe, TableFacts,
 };
-use crate::schema::metadata::{MetadataColumn, primitive_type};
+use crate::schema::metadata::{MetadataColumn, MetadataSource, schema_at, type_of_column};
 use crate::wire::{Cell, Frame, MapCell, SourceColumn, SourceKind, SourceSchema};
 
 /// How records meet one table.
@@ -116,13 +118,13 @@ impl TableConverter {
         let table = StructSlots::new(schema.as_struct(), rules(options))?;
         let mut metadata = vec![None; fields.len()];
         for column in &options.metadata_columns {
-            let index = fields.iter().position(|field| field.name == column.name());
+            let index = fields.iter().position(|field| field.name == *column.name());
             let field_type = index.and_then(|index| fields.get(index));
             match index.and_then(|index| metadata.get_mut(index)) {
-                Some(slot) if field_type.is_some_and(|field| takes(*column, &field.field_type)) => {
-                    *slot = Some(*column);
+                Some(slot) if field_type.is_some_and(|field| takes(column, &field.field_type)) => {
+                    *slot = Some(column.clone());
                 }
-                _ => return Err(metadata_column_missing(*column)),
+                _ => return Err(metadata_column_missing(column)),
             }
         }
         let evolution_rules = evolution_rules(options);
@@ -207,13 +209,14 @@ impl TableConverter {
         }
         match (plan, frame.columns()) {
             (Plan::Columns(record), Some(columns)) => {
-                self.append_columns(columns, &record, rows, &mut outcome);
+                let from_keys = frame.values_are_keys();
+                self.append_columns(columns, &record, rows, &mut outcome, from_keys);
             }
             // A frame of nothing but tombstones has no columns.
             (Plan::Columns(_), None) => self.append_values(frame, &[], rows, &mut outcome),
             (Plan::Entries(shapes), _) => self.append_values(frame, &shapes, rows, &mut outcome),
         }
-        self.append_metadata(frame, rows);
+        self.append_metadata(frame, rows, &mut outcome)?;
         outcome.misfits.sort_by_key(|(index, _)| *index);
         let mut end = rows.len();
         for (index, misfit) in outcome.misfits {
@@ -291,11 +294,14 @@ impl TableConverter {
         record: &Record,
         rows: &[u32],
         outcome: &mut Outcome,
+        from_keys: bool,
     ) {
         let columns = self.table.columns.iter_mut().zip(&self.metadata);
         for ((column, metadata), source) in columns.zip(&record.fields) {
             match (metadata, source) {
                 (Some(_), Source::Missing) => {}
+                // It is filled from the same key.
+                (Some(_), _) if from_keys => {}
                 (Some(_), _) => {
                     for index in 0..rows.len() {
                         outcome.note(index, Err(name_is_taken(column.name())));
@@ -348,7 +354,8 @@ impl TableConverter {
             let value = frame.value(index_of(*row));
             match value {
                 Cell::Map(map) => {
-                    let appended = self.append_map(&map, shapes, &mut found);
+                    let appended =
+                        self.append_map(&map, shapes, &mut found, frame.values_are_keys());
                     outcome.note(index, appended);
                 }
                 value => {
@@ -365,6 +372,7 @@ impl TableConverter {
         map: &MapCell<'_>,
         shapes: &[Shape],
         found: &mut [Option<Option<usize>>],
+        from_keys: bool,
     ) -> Result<(), Misfit> {
         self.table.begin_entries(&self.metadata);
         let mut outcome = Ok(());
@@ -374,6 +382,10 @@ impl TableConverter {
                 continue;
             };
             let column = self.find(name, entry.name_index, found);
+            let metadata = column.and_then(|column| self.metadata.get(column));
+            if from_keys && metadata.is_some_and(Option::is_some) {
+                continue;
+            }
             let shape = column.and_then(|column| shapes.get(column));
             let shape = shape.unwrap_or(&SCHEMALESS);
             outcome = outcome.and(self.table.append_entry(column, name, entry.value, shape, 0));
@@ -389,27 +401,42 @@ impl TableConverter {
         }
     }
 
-    fn append_metadata(&mut self, frame: &Frame<'_>, rows: &[u32]) {
-        for (column, metadata) in self.table.columns.iter_mut().zip(&self.metadata) {
+    fn append_metadata(
+        &mut self,
+        frame: &Frame<'_>,
+        rows: &[u32],
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let fields = self.schema.as_struct().fields();
+        let columns = self.table.columns.iter_mut().zip(fields);
+        for ((column, field), metadata) in columns.zip(&self.metadata) {
             let Some(metadata) = metadata else {
                 continue;
             };
-            for row in rows {
-                let Some((run, offset)) = frame.source(index_of(*row)) else {
+            let schema = match &metadata.source {
+                MetadataSource::Key => frame.key_schema().map(AsRef::as_ref),
+                MetadataSource::KeyField(path) => frame
+                    .key_schema()
+                    .and_then(|schema| schema_at(schema, path)),
+                _ => None,
+            };
+            let shape = Shape::of(&field.field_type, schema, rules(&self.options))?;
+            let mut text = String::new();
+            for (index, row) in rows.iter().enumerate() {
+                if outcome.is_bad(index) {
                     column.append_placeholder();
                     continue;
-                };
-                let cell = match metadata {
-                    MetadataColumn::Topic => Cell::String(&run.partition.topic),
-                    MetadataColumn::Partition => Cell::Int32(run.partition.partition),
-                    MetadataColumn::Offset => Cell::Int64(offset),
-                };
-                // The types were checked in `new`; a placeholder keeps the lengths equal.
-                if column.append(cell, &SCHEMALESS, 1).is_err() {
-                    debug_assert!(false, "a metadata column refused its value");
+                }
+                match metadata_cell(metadata, frame, index_of(*row), &mut text) {
+                    Ok(cell) => outcome.note(index, column.append(cell, &shape, 1)),
+                    Err(misfit) => {
+                        column.append_placeholder();
+                        outcome.note(index, Err(misfit.inside(&metadata.name)));
+                    }
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -431,6 +458,61 @@ fn evolution_rules(options: &ConvertOptions) -> EvolutionRules {
         filled_elsewhere: metadata.map(|column| column.name().to_owned()).collect(),
         facts: options.facts.clone(),
     }
+}
+
+/// Returns what a metadata column says of `row`; `text` holds what is made for it.
+fn metadata_cell<'c>(
+    column: &MetadataColumn,
+    frame: &'c Frame<'_>,
+    row: usize,
+    text: &'c mut String,
+) -> Result<Cell<'c>, Misfit> {
+    let source = || frame.source(row);
+    Ok(match &column.source {
+        MetadataSource::Topic => {
+            source().map_or(Cell::Null, |(run, _)| Cell::String(&run.partition.topic))
+        }
+        MetadataSource::Partition => {
+            source().map_or(Cell::Null, |(run, _)| Cell::Int32(run.partition.partition))
+        }
+        MetadataSource::Offset => source().map_or(Cell::Null, |(_, offset)| Cell::Int64(offset)),
+        MetadataSource::Timestamp => {
+            let timestamp = frame.timestamp(row);
+            timestamp.map_or(Cell::Null, |ms| Cell::Timestamp { ms })
+        }
+        MetadataSource::Key => frame.key(row),
+        MetadataSource::KeyField(path) => {
+            let key = frame.key(row);
+            walk(key, path).map_err(|_| misfit(Reason::NotARecord, key))?
+        }
+        MetadataSource::Headers => {
+            text.clear();
+            write_headers(frame, row, text).map_err(|reason| Misfit::new(reason, "map"))?;
+            Cell::String(text)
+        }
+    })
+}
+
+/// Writes the headers in their order; names may repeat.
+fn write_headers(frame: &Frame<'_>, row: usize, out: &mut String) -> Result<(), Reason> {
+    out.push('[');
+    let entries = frame
+        .headers(row)
+        .into_iter()
+        .flat_map(|headers| headers.entries());
+    for (index, entry) in entries.enumerate() {
+        out.push_str(if index == 0 {
+            "{\"key\":"
+        } else {
+            ",{\"key\":"
+        });
+        json::write(entry.key, None, out, 1)?;
+        out.push_str(",\"value\":");
+        json::write(entry.value, None, out, 1)?;
+        out.push('}');
+    }
+    out.push(']');
+    Ok(())
 }
 
 /// Refuses rows with a value for a field that the table has not and evolution could not add.
@@ -460,25 +542,34 @@ fn name_is_taken(name: &str) -> Misfit {
 }
 
 /// Tells whether a metadata column can live in a column of the table.
-fn takes(column: MetadataColumn, field_type: &Type) -> bool {
-    match (column, field_type) {
-        (MetadataColumn::Topic, Type::Primitive(PrimitiveType::String)) => true,
-        (MetadataColumn::Partition, Type::Primitive(primitive)) => {
+fn takes(column: &MetadataColumn, field_type: &Type) -> bool {
+    let Type::Primitive(primitive) = field_type else {
+        return matches!(column.source, MetadataSource::KeyField(_));
+    };
+    match column.source {
+        MetadataSource::Topic | MetadataSource::Headers => *primitive == PrimitiveType::String,
+        MetadataSource::Partition => {
             matches!(primitive, PrimitiveType::Int | PrimitiveType::Long)
         }
-        (MetadataColumn::Offset, Type::Primitive(PrimitiveType::Long)) => true,
-        _ => false,
+        MetadataSource::Offset => *primitive == PrimitiveType::Long,
+        MetadataSource::Timestamp => {
+            matches!(
+                primitive,
+                PrimitiveType::Timestamp | PrimitiveType::Timestamptz
+            )
+        }
+        MetadataSource::Key | MetadataSource::KeyField(_) => true,
     }
 }
 
-fn metadata_column_missing(column: MetadataColumn) -> SinkError {
+fn metadata_column_missing(column: &MetadataColumn) -> SinkError {
     SinkError::config(
         "METADATA_COLUMN_MISSING",
         format!(
             "the table has no column `{} {}`: add it, set `iceberg.tables.evolve-schema-enabled` \
              to true, or do not ask for the metadata column",
             column.name(),
-            primitive_type(column)
+            type_of_column(column)
         ),
     )
     .with("column", column.name())

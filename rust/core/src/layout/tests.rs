@@ -257,6 +257,7 @@ fn id_columns_are_checked_on_existing_tables() {
 }
 
 // Promise: a created table has identifier fields, required, also those inside of structs
+// Complaint: 18
 #[test]
 fn identifier_fields_are_set_and_required() {
     let config = config(&[("id-columns", "id, home.zip")]);

@@ -202,7 +202,7 @@ fn ids_are_given_level_by_level_and_nullability_is_kept() {
     };
     let with_topic = CreateOptions {
         force_optional: false,
-        metadata_columns: vec![MetadataColumn::Topic],
+        metadata_columns: MetadataColumn::coordinates().into_iter().take(1).collect(),
         ..CreateOptions::default()
     };
     assert_eq!(

@@ -63,7 +63,7 @@ pub fn table_schema(value: Cell<'_>, options: &CreateOptions) -> Result<Schema> 
         }
     };
     for column in &options.metadata_columns {
-        fields.push(metadata::field(*column, true));
+        fields.push(metadata::field(column, true));
     }
     check_names(&fields)?;
     if fields.is_empty() {

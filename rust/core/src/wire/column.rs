@@ -141,6 +141,17 @@ impl<'a> SourceColumn<'a> {
         }
     }
 
+    /// Returns the struct of which this is the only field: null where this is.
+    pub(crate) fn in_struct(self, schema: &Arc<SourceSchema>) -> SourceColumn<'a> {
+        SourceColumn {
+            schema: Arc::clone(schema),
+            rows: self.rows,
+            validity: self.validity,
+            null_count: self.null_count,
+            data: ColumnData::Struct(vec![self]),
+        }
+    }
+
     /// Returns a column with the same rows and nulls, and other values of another schema.
     pub(crate) fn with_data<'b>(
         &self,

@@ -16,6 +16,9 @@ pub(crate) const FLAG_RESUME: u8 = 1 << 1;
 pub(crate) const FLAG_REQUEST_COMMIT: u8 = 1 << 2;
 pub(crate) const FLAG_TIMEOUT: u8 = 1 << 3;
 pub(crate) const FLAG_ERROR: u8 = 1 << 4;
+pub(crate) const FLAG_KEYS: u8 = 1 << 5;
+pub(crate) const FLAG_HEADERS: u8 = 1 << 6;
+pub(crate) const FLAG_TOPICS: u8 = 1 << 7;
 
 /// How loud a log line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,6 +108,18 @@ impl From<&SinkError> for ParkedError {
     }
 }
 
+/// What Java has to write into frames beside values, offsets and timestamps: what nobody asks for
+/// is not sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FrameParts {
+    /// The records' keys.
+    pub keys: bool,
+    /// Their headers.
+    pub headers: bool,
+    /// Their topics as transforms left them.
+    pub topics: bool,
+}
+
 /// What Java has to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effects {
@@ -128,6 +143,8 @@ pub struct Effects {
     pub log_dropped: u64,
     /// Values of records to produce to the control topic, in this order. Only a channel has any.
     pub messages: Vec<Vec<u8>>,
+    /// What frames have to hold from now on; counts in the answer to a tick.
+    pub parts: FrameParts,
     /// An error to throw once the rest is done.
     pub error: Option<ParkedError>,
 }
@@ -142,7 +159,10 @@ impl Effects {
             | flag(self.resume, FLAG_RESUME)
             | flag(self.request_commit, FLAG_REQUEST_COMMIT)
             | flag(self.timeout_ms.is_some(), FLAG_TIMEOUT)
-            | flag(self.error.is_some(), FLAG_ERROR));
+            | flag(self.error.is_some(), FLAG_ERROR)
+            | flag(self.parts.keys, FLAG_KEYS)
+            | flag(self.parts.headers, FLAG_HEADERS)
+            | flag(self.parts.topics, FLAG_TOPICS));
         if let Some(timeout_ms) = self.timeout_ms {
             writer.i64(i64::try_from(timeout_ms).unwrap_or(i64::MAX));
         }

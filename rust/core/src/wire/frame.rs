@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::column::SourceColumn;
 use super::read::Reader;
-use super::schema::SourceSchema;
+use super::schema::{SourceKind, SourceSchema};
 use super::tagged::{Context, TaggedRows};
 use super::value::{self, Cell, MapCell};
 use crate::error::{Result, SinkError};
@@ -21,6 +21,7 @@ pub const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRZF");
 pub const FRAME_VERSION: u16 = 1;
 
 const RUN_CONTIGUOUS: u32 = 1;
+const RUN_RENAMED: u32 = 1 << 1;
 pub(crate) const FLAG_SKIPPED: u16 = 1;
 pub(crate) const MODE_NONE: u8 = 0;
 pub(crate) const MODE_COLUMNS: u8 = 1;
@@ -41,10 +42,17 @@ pub struct Run<'a> {
     pub first_row: usize,
     /// The number of rows, at least 1.
     pub rows: usize,
+    /// The topic as transforms left it, where they changed it and the session asked for it.
+    renamed: Option<Arc<str>>,
     offsets: Offsets<'a>,
 }
 
 impl Run<'_> {
+    /// Returns the topic that the records are routed by: as transforms left it.
+    pub fn topic(&self) -> &str {
+        self.renamed.as_deref().unwrap_or(&self.partition.topic)
+    }
+
     /// Returns the offset of the run's row `index`, counted from `first_row`.
     pub fn offset(&self, index: usize) -> i64 {
         match &self.offsets {
@@ -82,6 +90,8 @@ impl Run<'_> {
 #[derive(Debug, Clone)]
 enum Values<'a> {
     None,
+    /// Nothing but rows, for records that bring no field of their own.
+    Empty,
     Columns(SourceColumn<'a>),
     Tagged(TaggedRows<'a>),
 }
@@ -99,6 +109,7 @@ pub struct Frame<'a> {
     value: Values<'a>,
     key: Values<'a>,
     headers: Values<'a>,
+    values_are_keys: bool,
 }
 
 struct Header {
@@ -165,9 +176,67 @@ impl<'a> Frame<'a> {
             value,
             key,
             headers,
+            values_are_keys: false,
         };
         frame.check_headers(&reader)?;
         Ok(frame)
+    }
+
+    /// Returns the frame with the keys in place of the values: what rows without a value are made
+    /// of. A key that is no record gives a row without fields of its own.
+    #[must_use]
+    pub fn keys_as_values(&self) -> Frame<'a> {
+        let is_record = |kind| matches!(kind, SourceKind::Struct | SourceKind::Map);
+        let records = match (&self.key, self.key_schema()) {
+            (Values::None | Values::Empty, _) => false,
+            (Values::Columns(_), Some(schema)) => is_record(schema.kind()),
+            (Values::Columns(_), None) => false,
+            (Values::Tagged(_), _) => {
+                (0..self.rows).any(|row| matches!(self.key(row), Cell::Map(_)))
+            }
+        };
+        Frame {
+            rows: self.rows,
+            value_schema: self.key_schema.clone().filter(|_| records),
+            key_schema: self.key_schema.clone(),
+            runs: self.runs.clone(),
+            timestamps: self.timestamps,
+            skipped: self.skipped,
+            context: self.context.clone(),
+            value: match records {
+                true => self.key.clone(),
+                false => Values::Empty,
+            },
+            key: self.key.clone(),
+            headers: self.headers.clone(),
+            values_are_keys: true,
+        }
+    }
+
+    /// Tells whether the keys are in place of the values.
+    pub fn values_are_keys(&self) -> bool {
+        self.values_are_keys
+    }
+
+    /// Returns the frame with values that are neither structs nor maps as records of one field,
+    /// `name`. Values without a schema stay as they are, and so do nulls.
+    #[must_use]
+    pub fn with_values_in(mut self, name: &str) -> Frame<'a> {
+        let Some((_, schema)) = &mut self.value_schema else {
+            return self;
+        };
+        if matches!(schema.kind(), SourceKind::Struct | SourceKind::Map) {
+            return self;
+        }
+        let record = Arc::new(SourceSchema::structure([(
+            name,
+            SourceSchema::clone(schema).optional(),
+        )]));
+        if let Values::Columns(column) = &mut self.value {
+            *column = column.clone().in_struct(&record);
+        }
+        *schema = record;
+        self
     }
 
     fn check_headers(&self, reader: &Reader<'_>) -> Result<()> {
@@ -248,6 +317,7 @@ impl<'a> Frame<'a> {
     pub fn is_tombstone(&self, row: usize) -> bool {
         match &self.value {
             Values::None => true,
+            Values::Empty => false,
             Values::Columns(column) => column.is_null(row),
             Values::Tagged(tagged) => tagged.is_null(row),
         }
@@ -274,6 +344,7 @@ impl<'a> Frame<'a> {
     fn cell<'c>(&'c self, values: &'c Values<'a>, row: usize) -> Cell<'c> {
         match values {
             Values::None => Cell::Null,
+            Values::Empty => Cell::Map(MapCell::empty(&self.context)),
             Values::Columns(column) => column.cell(row),
             Values::Tagged(tagged) => tagged.cell(&self.context, row),
         }
@@ -363,7 +434,7 @@ fn decode_header(reader: &mut Reader<'_>, length: usize) -> Result<Header> {
     };
     let reserved = reader.u8()?;
     let rows = header.rows;
-    if rows > BLOCK_ROWS_MAX || header.topics > rows || header.runs > rows || reserved != 0 {
+    if rows > BLOCK_ROWS_MAX || header.topics > rows * 2 || header.runs > rows || reserved != 0 {
         return Err(reader.corrupt("frame counts are out of bounds"));
     }
     Ok(header)
@@ -400,7 +471,18 @@ fn decode_runs<'a>(
             return Err(reader.corrupt("runs do not cover the rows in order"));
         }
         next_row += rows;
-        let offsets = match reader.u32()? {
+        let flags = reader.u32()?;
+        if flags & !(RUN_CONTIGUOUS | RUN_RENAMED) != 0 {
+            return Err(reader.corrupt("run flag is unknown"));
+        }
+        let renamed = match flags & RUN_RENAMED {
+            0 => None,
+            _ => {
+                let topic = topics.get(reader.length()?).map(Arc::clone);
+                Some(topic.ok_or_else(|| reader.corrupt("topic index is unknown"))?)
+            }
+        };
+        let offsets = match flags & RUN_CONTIGUOUS {
             RUN_CONTIGUOUS => {
                 let base = reader.i64()?;
                 let end = i64::try_from(rows)
@@ -409,13 +491,13 @@ fn decode_runs<'a>(
                 end.ok_or_else(|| reader.corrupt("offsets overflow"))?;
                 Offsets::Contiguous(base)
             }
-            0 => Offsets::Explicit(rising(reader, rows)?),
-            _ => return Err(reader.corrupt("run flag is unknown")),
+            _ => Offsets::Explicit(rising(reader, rows)?),
         };
         runs.push(Run {
             partition,
             first_row,
             rows,
+            renamed,
             offsets,
         });
     }

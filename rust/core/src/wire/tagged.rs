@@ -118,6 +118,14 @@ pub(crate) struct TaggedItems<'a> {
 }
 
 impl<'a> TaggedItems<'a> {
+    pub(crate) fn empty(context: &'a Context<'a>) -> Self {
+        TaggedItems {
+            context,
+            items: &[],
+            len: 0,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

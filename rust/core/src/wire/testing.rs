@@ -93,6 +93,7 @@ impl Value {
 #[derive(Debug, Clone)]
 pub struct Row {
     topic: String,
+    renamed: Option<String>,
     partition: i32,
     offset: i64,
     timestamp_ms: Option<i64>,
@@ -107,6 +108,7 @@ impl Row {
     pub fn new(topic: &str, partition: i32, offset: i64) -> Self {
         Row {
             topic: topic.to_owned(),
+            renamed: None,
             partition,
             offset,
             timestamp_ms: None,
@@ -121,6 +123,13 @@ impl Row {
     #[must_use]
     pub fn value(mut self, value: Value) -> Self {
         self.value = value;
+        self
+    }
+
+    /// Gives the record the topic that a transform gave it.
+    #[must_use]
+    pub fn renamed(mut self, topic: &str) -> Self {
+        self.renamed = Some(topic.to_owned());
         self
     }
 
@@ -294,18 +303,20 @@ impl FrameBuilder {
     fn runs<'s>(&'s self, topics: &mut Vec<&'s str>) -> (usize, Vec<u8>) {
         let (mut writer, mut count) = (Writer::default(), 0);
         let same = |a: &Row, b: &Row| {
-            a.topic == b.topic && a.partition == b.partition && a.offset < b.offset
+            (&a.topic, &a.renamed, a.partition) == (&b.topic, &b.renamed, b.partition)
+                && a.offset < b.offset
+        };
+        let mut index_of = |topic: &'s str| {
+            let known = topics.iter().position(|known| *known == topic);
+            if known.is_none() {
+                topics.push(topic);
+            }
+            known.unwrap_or(topics.len() - 1)
         };
         let mut first_row = 0;
         for run in self.rows.chunk_by(same) {
             let Some(first) = run.first() else { continue };
-            let topic = first.topic.as_str();
-            let known = topics.iter().position(|known| *known == topic);
-            let index = known.unwrap_or(topics.len());
-            if known.is_none() {
-                topics.push(topic);
-            }
-            writer.length(index);
+            writer.length(index_of(&first.topic));
             writer.i32(first.partition);
             writer.length(first_row);
             writer.length(run.len());
@@ -313,7 +324,10 @@ impl FrameBuilder {
                 .iter()
                 .zip(first.offset..)
                 .all(|(row, at)| row.offset == at);
-            writer.u32(u32::from(contiguous));
+            writer.u32(u32::from(contiguous) | u32::from(first.renamed.is_some()) << 1);
+            if let Some(renamed) = &first.renamed {
+                writer.length(index_of(renamed));
+            }
             let written = if contiguous { 1 } else { run.len() };
             run.iter()
                 .take(written)
@@ -642,6 +656,11 @@ pub fn decode_effects(bytes: &[u8]) -> Result<Effects> {
         pause: has(effects::FLAG_PAUSE),
         resume: has(effects::FLAG_RESUME),
         request_commit: has(effects::FLAG_REQUEST_COMMIT),
+        parts: effects::FrameParts {
+            keys: has(effects::FLAG_KEYS),
+            headers: has(effects::FLAG_HEADERS),
+            topics: has(effects::FLAG_TOPICS),
+        },
         ..Effects::default()
     };
     if has(effects::FLAG_TIMEOUT) {

@@ -387,6 +387,11 @@ fn effects_and_validation_read_back() {
         log: vec![(LogLevel::Warn, "slow".into())],
         log_dropped: 2,
         messages: vec![b"{}".to_vec(), vec![]],
+        parts: FrameParts {
+            keys: true,
+            headers: false,
+            topics: true,
+        },
         error: Some((&error).into()),
     };
     let rejected = &effects.rejected[0];

@@ -204,6 +204,11 @@ impl<'a> MapCell<'a> {
         MapCell(Items::Columns { of, start, len })
     }
 
+    /// A map without entries.
+    pub(crate) fn empty(context: &'a Context<'a>) -> Self {
+        MapCell(Items::Tagged(TaggedItems::empty(context)))
+    }
+
     pub(crate) fn of_tagged(items: TaggedItems<'a>) -> Self {
         MapCell(Items::Tagged(items))
     }

@@ -7,7 +7,7 @@ use frazil_core::commit::recover::{rebuilt_state_of, state_of, stored_state_of};
 use frazil_core::commit::state::{MAIN_BRANCH, PropertyChange, WriterState};
 use frazil_core::config::TableConfig;
 use frazil_core::{Result, SinkError};
-use iceberg::{TableRequirement, TableUpdate};
+use iceberg::{TableIdent, TableRequirement, TableUpdate};
 use uuid::Uuid;
 
 use super::{Admin, RESET_WAIT, not_stored};
@@ -49,10 +49,11 @@ impl Admin {
     pub fn states(&self) -> Result<Vec<TableState>> {
         let wid = &self.config.wid;
         let mut states = Vec::new();
-        for table in &self.config.tables {
-            let Some(loaded) = self.load(table)? else {
-                continue;
-            };
+        let loading = self.all_tables();
+        for (table, loaded) in self
+            .runtime
+            .wait("loading the tables", RESET_WAIT, loading)?
+        {
             let metadata = &loaded.metadata;
             states.push(TableState {
                 name: table.name.clone(),
@@ -73,13 +74,8 @@ impl Admin {
     ///
     /// `STATE_LOST` without `discard`; what the catalog says.
     pub fn repair(&self, name: &str, discard: bool) -> Result<Repair> {
-        let table = self.config.tables.iter().find(|table| table.name == name);
-        let table = table.ok_or_else(|| {
-            SinkError::config(
-                "TABLE_MISSING",
-                "the configuration has no such table; name one of `iceberg.tables`",
-            )
-        })?;
+        let table = self.configured(name)?;
+        let table = &table;
         let Some(loaded) = self.load(table)? else {
             return Ok(Repair::Sound);
         };
@@ -109,6 +105,21 @@ impl Admin {
             )),
             Err(error) => Err(error),
         }
+    }
+
+    fn configured(&self, name: &str) -> Result<TableConfig> {
+        let fixed = self.config.tables.iter().find(|table| table.name == name);
+        let named = || {
+            let ident = TableIdent::from_strs(name.split('.')).ok()?;
+            self.config.dynamic.as_ref()?.at(&ident)
+        };
+        fixed.cloned().or_else(named).ok_or_else(|| {
+            SinkError::config(
+                "TABLE_MISSING",
+                "the configuration has no such table; name one of `iceberg.tables`, or one that \
+                 records may name",
+            )
+        })
     }
 
     fn load(&self, table: &TableConfig) -> Result<Option<LoadedTable>> {

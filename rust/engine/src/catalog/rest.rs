@@ -8,6 +8,7 @@ mod auth;
 mod config;
 mod credentials;
 mod http;
+mod listing;
 mod paths;
 mod renew;
 mod session;
@@ -264,6 +265,10 @@ impl Catalog for RestCatalog {
             404 => Ok(false),
             _ => Err(answers::error(&answer).with("namespace", namespace)),
         }
+    }
+
+    async fn list_tables(&self, below: &[String]) -> Result<Vec<TableIdent>> {
+        listing::tables(&self.session, below).await
     }
 
     async fn commit(&self, base: &LoadedTable, commit: TableCommit) -> CommitOutcome {

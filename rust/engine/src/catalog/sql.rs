@@ -306,6 +306,18 @@ impl Catalog for SqlCatalog {
             .await
     }
 
+    async fn list_tables(&self, below: &[String]) -> Result<Vec<TableIdent>> {
+        let catalog = self.name.clone();
+        let rows = self.run(move |database| database.tables(&catalog)).await?;
+        let tables = rows.into_iter().filter_map(|(namespace, name)| {
+            let levels: Vec<String> = namespace.split('.').map(str::to_owned).collect();
+            let is_below = levels.starts_with(below);
+            let namespace = NamespaceIdent::from_vec(levels).ok()?;
+            is_below.then(|| TableIdent::new(namespace, name))
+        });
+        Ok(tables.collect())
+    }
+
     async fn commit(&self, base: &LoadedTable, commit: TableCommit) -> CommitOutcome {
         match self.try_commit(&base.ident, commit).await {
             Ok(table) => CommitOutcome::Committed(table),

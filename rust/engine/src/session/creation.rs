@@ -3,6 +3,7 @@
 use frazil_core::config::TableConfig;
 use frazil_core::layout::{identifier, sort, spec};
 use frazil_core::schema::contract::MAPPING_PROPERTY;
+use frazil_core::schema::metadata::resolved;
 use frazil_core::schema::types::{CreateOptions, table_schema};
 use frazil_core::wire::Frame;
 use frazil_core::{ErrorKind, Result};
@@ -21,17 +22,19 @@ pub(crate) fn creation_of(
     frame: &Frame<'_>,
     rows: &[u32],
 ) -> Result<Option<CreateTable>> {
-    let options = CreateOptions {
-        force_optional: config.force_optional,
-        metadata_columns: config.metadata_columns.clone(),
-        // What version 2 has no type for.
-        nanoseconds: config
-            .auto_create_props
-            .get("format-version")
-            .map(String::as_str)
-            == Some("3"),
-    };
+    // What version 2 has no type for.
+    let version = config.auto_create_props.get("format-version");
+    let nanoseconds = version.map(String::as_str) == Some("3");
     for row in rows {
+        let (metadata_columns, complete) = resolved(&config.metadata_columns, frame, *row);
+        if !complete {
+            continue;
+        }
+        let options = CreateOptions {
+            force_optional: config.force_optional,
+            metadata_columns,
+            nanoseconds,
+        };
         match table_schema(frame.value(*row as usize), &options) {
             Ok(schema) => return creation(config, schema).map(Some),
             // Such a record is rejected on its own account once there is a table.

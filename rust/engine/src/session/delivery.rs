@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 
 use frazil_core::control::task::TaskMachine;
+use frazil_core::control::writer::TableIndex;
 use frazil_core::wire::{Effects, Frame, Rejected};
 use frazil_core::{Result, SinkError};
 
 use super::Inner;
+use super::routes::Shares;
 use super::rows::AppendRows;
 use crate::failpoint;
 
@@ -21,6 +23,10 @@ impl Inner {
         let frame = {
             let schemas = &self.schemas;
             Frame::decode(bytes, &|id| schemas.get(id))?
+        };
+        let frame = match &self.config.value_column {
+            Some(name) => frame.with_values_in(name),
+            None => frame,
         };
         if frame.rows() == 0 {
             return Ok(effects);
@@ -43,17 +49,17 @@ impl Inner {
 
     fn take(&mut self, frame: &Frame<'_>, effects: &mut Effects) -> Result<()> {
         self.make_room()?;
-        let rows = new_rows(&self.machine, frame);
-        if !rows.is_empty() {
-            for table in &mut self.tables {
-                table.prepare(&self.context, &mut self.machine, frame, &rows)?;
-            }
-            let new = AppendRows { frame, rows: &rows };
-            if let Err(error) = self.append(&new, effects) {
-                // One table may have rows of the frame that another has not.
-                self.machine.spoil_all();
-                return Err(error);
-            }
+        let (rows, nulls) = new_rows(&self.machine, frame);
+        let shares = self.shares(frame, &rows, &nulls)?;
+        let keys = (!shares.key_rows.is_empty()).then(|| frame.keys_as_values());
+        self.prepare(frame, &shares.rows)?;
+        if let Some(keys) = &keys {
+            self.prepare(keys, &shares.key_rows)?;
+        }
+        if let Err(error) = self.append(frame, keys.as_ref(), shares, effects) {
+            // One table may have rows of the frame that another has not.
+            self.machine.spoil_all();
+            return Err(error);
         }
         failpoint::cut("session.after-append");
         for run in frame.runs() {
@@ -65,19 +71,43 @@ impl Inner {
         Ok(())
     }
 
-    fn append(&mut self, new: &AppendRows<'_>, effects: &mut Effects) -> Result<()> {
-        let mut rejected = BTreeMap::new();
-        for table in &mut self.tables {
-            table.append(
-                &self.context,
-                &self.hub,
-                &mut self.machine,
-                new,
-                &mut rejected,
-            )?;
+    /// Gets the tables ready that take rows; the others may wait.
+    fn prepare(&mut self, frame: &Frame<'_>, shares: &[(TableIndex, Vec<u32>)]) -> Result<()> {
+        for (table, rows) in shares {
+            if let Some(table) = self.tables.get_mut(*table) {
+                table.prepare(&self.context, &mut self.machine, frame, rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append(
+        &mut self,
+        frame: &Frame<'_>,
+        keys: Option<&Frame<'_>>,
+        shares: Shares,
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let mut rejected = shares.refused;
+        let of_values = shares.rows.iter().map(|share| (frame, share));
+        let of_keys = shares.key_rows.iter();
+        let of_keys = of_keys.filter_map(|share| Some((keys?, share)));
+        for (frame, (table, rows)) in of_values.chain(of_keys) {
+            if let Some(table) = self.tables.get_mut(*table) {
+                table.append(
+                    &self.context,
+                    &self.hub,
+                    &mut self.machine,
+                    &AppendRows { frame, rows },
+                    &mut rejected,
+                )?;
+            }
+        }
+        if rejected.is_empty() && shares.rows.is_empty() && shares.key_rows.is_empty() {
+            return Ok(());
         }
         self.shrink_to_budget()?;
-        self.report_rejected(new.frame, rejected, effects)
+        self.report_rejected(frame, rejected, effects)
     }
 
     fn report_rejected(
@@ -106,22 +136,22 @@ impl Inner {
     }
 }
 
-/// Returns the rows that were not read before, that Java could encode, and that are not tombstones:
-/// an append table has nothing to do for those.
-fn new_rows(machine: &TaskMachine, frame: &Frame<'_>) -> Vec<u32> {
-    let mut rows = Vec::with_capacity(frame.rows());
+/// Returns the rows that were not read before and that Java could encode: those with a value, and
+/// those without.
+fn new_rows(machine: &TaskMachine, frame: &Frame<'_>) -> (Vec<u32>, Vec<u32>) {
+    let (mut rows, mut nulls) = (Vec::with_capacity(frame.rows()), Vec::new());
     let mut intake = machine.intake();
     for run in frame.runs() {
         let mut intake = intake.run(&run.partition);
         for index in 0..run.rows {
             let row = run.first_row + index;
-            if intake.is_new(run.offset(index))
-                && !frame.is_skipped(row)
-                && !frame.is_tombstone(row)
-            {
-                rows.extend(u32::try_from(row));
+            if intake.is_new(run.offset(index)) && !frame.is_skipped(row) {
+                match frame.is_tombstone(row) {
+                    true => nulls.extend(u32::try_from(row)),
+                    false => rows.extend(u32::try_from(row)),
+                }
             }
         }
     }
-    rows
+    (rows, nulls)
 }

@@ -9,6 +9,7 @@ use frazil_core::config::EvolutionMode;
 use frazil_core::control::task::{Held, LoadDue, Standing, TaskMachine};
 use frazil_core::offsets::TopicPartition;
 use frazil_core::schema::evolve::Evolution;
+use frazil_core::schema::metadata::resolved;
 use frazil_core::wire::Frame;
 use frazil_core::{Result, SinkError};
 use iceberg::spec::TableMetadata;
@@ -148,9 +149,14 @@ impl TableSlot {
                 created
             }
         };
+        let columns = &self.config.metadata_columns;
+        let shown = rows.iter().map(|row| resolved(columns, frame, *row));
+        let shown = shown
+            .filter(|(_, complete)| *complete)
+            .map(|(shown, _)| shown);
         let missing = Evolution::for_metadata(
             loaded.metadata.current_schema(),
-            &self.config.metadata_columns,
+            &shown.into_iter().next().unwrap_or_else(|| columns.clone()),
         );
         if missing.is_empty() || self.config.evolution.mode == EvolutionMode::Off {
             return Ok(Some(loaded));

@@ -140,7 +140,7 @@ pub(super) fn writer_settings(
     settings.properties.extend(config.write_props.clone());
     settings.order = open.order.clone();
     // The limit is the task's, and its tables share it.
-    let tables = context.config.tables.len().max(1);
+    let tables = context.tables.get().max(1);
     settings.writers_max_open = (context.config.writers_open_max / tables).max(1);
     settings
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use frazil_core::config::{SinkConfig, TableConfig};
+use frazil_core::config::{NullValues, SinkConfig, TableConfig};
 use frazil_core::control::message::TableStamp;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
@@ -48,6 +48,8 @@ pub(crate) struct SessionContext {
     pub(crate) started: Instant,
     /// The ids of the source topics, as far as they are known.
     pub(crate) topic_ids: RefCell<BTreeMap<Arc<str>, Uuid>>,
+    /// How many tables the session has.
+    pub(crate) tables: Cell<usize>,
     /// When this put has waited long enough for others.
     pub(crate) waits_until: Cell<Instant>,
 }
@@ -135,6 +137,10 @@ impl TableSlot {
 
     pub(crate) fn key(&self) -> &TableKey {
         self.hub.key()
+    }
+
+    pub(crate) fn null_values(&self) -> NullValues {
+        self.config.null_values
     }
 
     pub(crate) fn interval(&self) -> Duration {

@@ -409,6 +409,25 @@ impl Task {
         }
     }
 
+    /// Lets time pass until the offset of partition 0, which is read up to `end`, is `offset`.
+    pub(crate) fn until_durable_of(&self, offset: i64, end: i64) {
+        let limit = Instant::now() + PATIENCE;
+        while self.pre_commit(0, end) != Some(offset) {
+            assert_eq!(self.tick().rewinds, vec![], "no rewind was expected");
+            assert!(Instant::now() < limit, "not at {offset}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Lets time pass until the session says something.
+    pub(crate) fn tick_until_logged(&self, text: &str) {
+        let limit = Instant::now() + PATIENCE;
+        while !self.tick().log.iter().any(|(_, line)| line.contains(text)) {
+            assert!(Instant::now() < limit, "nothing said: {text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Lets time pass until the session wants partition 0 to be read again.
     pub(crate) fn until_rewound(&self) -> (i64, Effects) {
         let effects = self.until(|effects| !effects.rewinds.is_empty());

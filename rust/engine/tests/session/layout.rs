@@ -223,6 +223,7 @@ fn a_partition_column_that_comes_with_a_record_is_waited_for() {
 }
 
 // Promise: an id column that an existing table does not have is an error at the start (T12)
+// Complaint: 17
 #[test]
 fn an_unknown_id_column_is_an_error_at_the_start() {
     let bed = Bed::new(TABLE).slow();

@@ -7,6 +7,7 @@ mod failures;
 mod layout;
 mod partitions;
 mod resets;
+mod routes;
 mod tables;
 mod topic;
 mod validate;

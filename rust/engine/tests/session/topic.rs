@@ -185,6 +185,10 @@ impl Delivery {
 
     /// One round of the consumer's loop, which delivers up to `count` records below `end`.
     fn turn(&mut self, count: i64, end: i64) {
+        self.turn_noted(count, end, "fine");
+    }
+
+    fn turn_noted(&mut self, count: i64, end: i64, note: &str) {
         let begun = self.task.tick();
         if let Some((_, offset)) = begun.rewinds.first() {
             self.position = *offset;
@@ -193,7 +197,7 @@ impl Delivery {
         let next = end.min(self.position + count);
         let rows = (self.position..next).map(|offset| {
             let id = i64::from(self.partition) * 1_000_000 + offset;
-            let value = Value::Struct(vec![Value::Int64(id), Value::text("fine")]);
+            let value = Value::Struct(vec![Value::Int64(id), Value::text(note)]);
             Row::new(TOPIC, self.partition, offset).value(value)
         });
         let taken = self.task.try_put(&self.task.frame().rows(rows)).unwrap();
@@ -403,4 +407,34 @@ fn no_message_makes_a_coordinator_commit_what_no_task_has_sealed() {
     assert_eq!(bed.snapshots(TABLE), 2);
     assert_eq!(bed.ids(TABLE), [0, 1, 2, 3, 4, 5, 6, 7]);
     task.session.close();
+}
+
+// Promise: A coordinator commits to a table that only records of another worker have named.
+#[test]
+fn a_table_that_only_another_worker_was_told_of_is_committed() {
+    let bed = Bed::new("").with("iceberg.tables.name-template", "lake.p${value.note}");
+    let cluster = Cluster::start(&bed, 2, NO_FAULTS);
+    cluster.lead(0);
+    let mut deliveries = [Delivery::new(&bed, 1, 0), Delivery::new(&bed, 0, 1)];
+    let limit = Instant::now() + Duration::from_secs(40);
+    while deliveries.iter().any(|delivery| delivery.durable < 6) {
+        assert!(Instant::now() < limit, "still at {}", deliveries[0].durable);
+        for (delivery, note) in deliveries.iter_mut().zip(["zero", "one"]) {
+            delivery.turn_noted(3, 6, note);
+        }
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    assert_eq!(bed.ids("lake.pzero"), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(bed.ids("lake.pone").len(), 6);
+    // The next coordinator hears of a table that its own records never named.
+    cluster.lead(1);
+    drop(deliveries);
+    let mut later = Delivery::new(&bed, 0, 0);
+    later.position = 6;
+    while later.durable < 9 {
+        assert!(Instant::now() < limit, "still at {}", later.durable);
+        later.turn_noted(3, 9, "two");
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    assert_eq!(bed.ids("lake.ptwo"), [6, 7, 8]);
 }

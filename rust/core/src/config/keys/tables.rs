@@ -3,20 +3,20 @@
 use super::KeyType::{Boolean, Int, List, Long, String};
 use super::{Group, Key};
 
-const ROUTING: &str = "this version sends every record to all tables of `iceberg.tables`; run one \
-                       connector per topic, or filter with a transform, until routing is there";
 const CHANGES: &str = "this version appends rows; changes and deletes are not applied yet, and will \
                        be by `iceberg.tables.default-mode`";
 
 /// Keys for all tables of the connector.
 pub(super) const DEFAULTS: Group = Group {
     title: "Tables",
-    intro: "What is written where. Every record goes to all tables of `iceberg.tables`.",
+    intro: "What is written where. Without a key of the next group, every record goes to all tables \
+            of `iceberg.tables`.",
     keys: &[
         Key::own(
             "iceberg.tables",
             List,
-            "The tables to write, each as `namespace.table`. Required.",
+            "The tables to write, each as `namespace.table`. Required, unless records name their \
+             tables.",
         )
         .high(),
         Key::own(
@@ -121,23 +121,35 @@ pub(super) const DEFAULTS: Group = Group {
         Key::own(
             "iceberg.tables.metadata-columns",
             List,
-            "Which of the columns `_topic`, `_partition`, `_offset` every row gets; `frazil verify` \
-             reads them.",
+            "Which of the columns `_topic`, `_partition`, `_offset` (as Kafka has the record, before \
+             any transform), `_timestamp`, `_key` (text; bytes as `binary`; anything else as JSON \
+             text), `_headers` (a JSON list of objects with `key` and `value`) every row gets. \
+             `_topic:name` gives the column another name. `frazil verify` reads the first three \
+             under their own names.",
         )
         .medium(),
         Key::own(
-            "iceberg.tables.dynamic-enabled",
-            Boolean,
-            "Take the table's name from the record.",
-        )
-        .or("false")
-        .refused(ROUTING),
+            "iceberg.tables.key-columns",
+            List,
+            "Fields of the record's key that become columns: dotted paths, each alone or as \
+             `path:column`.",
+        ),
         Key::own(
-            "iceberg.tables.route-field",
+            "iceberg.tables.value-column",
             String,
-            "The field of the record that decides where it goes.",
+            "The column for values that are neither structs nor maps, as Connect's `StringConverter` \
+             and `ByteArrayConverter` make them; without it such records are errors.",
+        ),
+        Key::own(
+            "iceberg.tables.null-value-behavior",
+            String,
+            "What happens to a record whose value is null: `skip` counts and skips it, `key-row` \
+             makes a row of its key's fields, `fail` makes it an error of the record, and so does \
+             `dlq`, which needs a dead letter queue.",
         )
-        .refused(ROUTING),
+        .or("skip")
+        .one_of(&["skip", "key-row", "fail", "dlq"], "")
+        .medium(),
         Key::own(
             "iceberg.tables.cdc-field",
             String,
@@ -154,11 +166,106 @@ pub(super) const DEFAULTS: Group = Group {
     ],
 };
 
+/// Keys that decide which table a record goes to.
+pub(super) const ROUTING: Group = Group {
+    title: "Routes",
+    intro: "Which tables a record goes to, by a text that it has: a field of its value, its topic (as \
+            transforms left it, while offsets stay those of the topic that Kafka has), its key or a \
+            header. Either `iceberg.tables` lists the tables and `iceberg.table.<name>.route-regex` \
+            says which texts each takes, or the text names the table \
+            (`iceberg.tables.dynamic-enabled`, `iceberg.tables.name-template`). Patterns are Java's, \
+            and match the whole text. Texts are strings, whole numbers and booleans.",
+    keys: &[
+        Key::own(
+            "iceberg.tables.route-field",
+            String,
+            "The field of the value that decides where a record goes, by its dotted path. The same \
+             as `iceberg.tables.route-source=value.<field>`.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.route-source",
+            String,
+            "What decides where a record goes: `topic`, `key`, `key.<field>`, `value.<field>` or \
+             `header.<name>`.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.unmatched-behavior",
+            String,
+            "What happens to a record that no table is for (no text, no pattern that matches, a \
+             table that is not allowed or does not exist and may not be created): `fail` makes it an \
+             error of the record, so that it goes to the dead letter queue or stops the task; so \
+             does `dlq`, which needs a dead letter queue; `drop` counts and drops it, as the Apache \
+             sink does.",
+        )
+        .or("fail")
+        .one_of(&["fail", "drop", "dlq"], "")
+        .medium(),
+        Key::own(
+            "iceberg.tables.dynamic-enabled",
+            Boolean,
+            "The text is the name of the table. Keys of `iceberg.table.<name>.` apply to it too.",
+        )
+        .or("false")
+        .medium(),
+        Key::own(
+            "iceberg.tables.name-template",
+            String,
+            "The name of the table, with `${topic}`, `${key}`, `${key.<field>}`, `${value.<field>}`, \
+             `${header.<name>}` and the groups of `iceberg.tables.route-regex` as `${1}` or \
+             `${<group>}` in it: `raw.${topic}`. Implies `iceberg.tables.dynamic-enabled`.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.route-regex",
+            String,
+            "Which texts name a table, as a pattern whose groups the template may use.",
+        ),
+        Key::own(
+            "iceberg.tables.name-case",
+            String,
+            "The case of names that records decide: `lower`, `upper`, or `keep` as it comes.",
+        )
+        .or("lower")
+        .one_of(&["lower", "upper", "keep"], ""),
+        Key::own(
+            "iceberg.tables.name-dots",
+            String,
+            "What a dot in a text means: `nested` parts namespaces and table, `replace` makes it an \
+             underscore, `keep` leaves it in the name of the table or namespace.",
+        )
+        .or("nested")
+        .one_of(&["nested", "replace", "keep"], ""),
+        Key::own(
+            "iceberg.tables.default-namespace",
+            String,
+            "The namespace of tables whose name has none.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.dynamic-allow",
+            List,
+            "The tables that records may name, each as `namespace.table` or `namespace.*`; all \
+             without this key.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.dynamic-tables-max",
+            Int,
+            "How many tables records may name in one worker; records that name one more are errors.",
+        )
+        .or("500")
+        .within(1, 100_000),
+    ],
+};
+
 /// Keys for one table.
 pub(super) const PER_TABLE: Group = Group {
     title: "One table",
     intro: "`<name>` is the table as it stands in `iceberg.tables`. A key of this group wins over \
-            the one for all tables.",
+            the one for all tables. Where records name their tables, `<name>` is the whole name with \
+            its namespace, as it comes out.",
     keys: &[
         Key::own(
             "iceberg.table.<name>.auto-create-enabled",
@@ -214,6 +321,17 @@ pub(super) const PER_TABLE: Group = Group {
             "As `iceberg.tables.metadata-columns`, for this table.",
         ),
         Key::own(
+            "iceberg.table.<name>.key-columns",
+            List,
+            "As `iceberg.tables.key-columns`, for this table.",
+        ),
+        Key::own(
+            "iceberg.table.<name>.null-value-behavior",
+            String,
+            "As `iceberg.tables.null-value-behavior`, for this table.",
+        )
+        .one_of(&["skip", "key-row", "fail", "dlq"], ""),
+        Key::own(
             "iceberg.table.<name>.commit-interval-ms",
             Long,
             "As `iceberg.control.commit.interval-ms`, for this table.",
@@ -235,9 +353,9 @@ pub(super) const PER_TABLE: Group = Group {
         Key::own(
             "iceberg.table.<name>.route-regex",
             String,
-            "The values of `iceberg.tables.route-field` that go to this table.",
+            "The texts that go to this table, as a pattern.",
         )
-        .refused(ROUTING),
+        .medium(),
     ],
 };
 

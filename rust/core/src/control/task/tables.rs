@@ -448,4 +448,37 @@ mod tests {
         assert_eq!(task.bound(0, &TopicPartition::new("t", 0)), Some(22));
         loaded(&mut machine(1), 0, None).unwrap();
     }
+
+    // Promise: What a table that appears later holds of the offsets is read before it takes a row, and again after a new start.
+    #[test]
+    fn a_table_that_comes_later_is_loaded_first() {
+        let mut task = machine(0);
+        loaded(&mut task, 0, Some(3)).unwrap();
+        let later = task.add_table("db.later");
+        assert_eq!((later, task.load_due(later)), (1, LoadDue::Table));
+        let held = |_: &TopicPartition| Held {
+            bound: Some(40),
+            ..Held::default()
+        };
+        let standing = Standing {
+            uuid: Uuid::from_u128(8),
+            epoch: 0,
+            held: &held,
+        };
+        task.table_loaded(later, &standing).unwrap();
+        assert_eq!(task.load_due(later), LoadDue::No);
+        let partition = TopicPartition::new("t", 0);
+        assert!(task.is_covered(later, &partition, 39) && !task.is_covered(later, &partition, 40));
+        assert_eq!(
+            task.bound(0, &partition),
+            Some(3),
+            "each table knows its own"
+        );
+        task.assign(&[TopicPartition::new("t", 1)]);
+        assert_eq!(
+            task.load_due(later),
+            LoadDue::Table,
+            "another task may have written"
+        );
+    }
 }

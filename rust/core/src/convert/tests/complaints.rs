@@ -34,6 +34,7 @@ fn pair(column: &str, shown: &str) -> (String, String) {
 }
 
 // Promise: a value that does not fit is refused with its column, and the records around it land (complaint 9)
+// Complaint: 9
 #[test]
 fn complaint_9_one_bad_record_is_refused_alone() {
     // T5
@@ -53,6 +54,7 @@ fn complaint_9_one_bad_record_is_refused_alone() {
 }
 
 // Promise: Debezium's microseconds, nanoseconds and days are timestamps, times and dates (complaint 13)
+// Complaint: 13
 #[test]
 fn complaint_13_units_of_debezium_are_kept() {
     let options = CreateOptions::default();
@@ -95,6 +97,7 @@ fn complaint_13_units_of_debezium_are_kept() {
 }
 
 // Promise: no number is cut, wrapped or rounded, and no text is taken for false (complaint 14)
+// Complaint: 14
 #[test]
 fn complaint_14_no_value_changes() {
     // T9 and the measured conversions of the Apache sink.
@@ -127,6 +130,7 @@ fn complaint_14_no_value_changes() {
 }
 
 // Promise: a UUID lands in a uuid column from text and from bytes (complaint 16)
+// Complaint: 16
 #[test]
 fn complaint_16_uuids_land() {
     // T11
@@ -142,6 +146,7 @@ fn complaint_16_uuids_land() {
 }
 
 // Promise: dates land in long and string columns, and lists of structs, maps and bytes in string columns (complaint 30)
+// Complaint: 30
 #[test]
 fn complaint_30_dates_become_numbers_and_text() {
     // T14
@@ -170,6 +175,7 @@ fn complaint_30_dates_become_numbers_and_text() {
 }
 
 // Promise: timestamps with fractions and offsets in any form land (complaint 31)
+// Complaint: 31
 #[test]
 fn complaint_31_fractions_and_offsets_are_read() {
     for kind in [PrimitiveType::Timestamp, PrimitiveType::Timestamptz] {
@@ -193,6 +199,7 @@ fn complaint_31_fractions_and_offsets_are_read() {
 }
 
 // Promise: a date lands in a timestamp column as its midnight, an empty text is refused (complaint 32)
+// Complaint: 32
 #[test]
 fn complaint_32_a_date_is_midnight_and_an_empty_text_nothing() {
     for kind in [PrimitiveType::Timestamp, PrimitiveType::Timestamptz] {
@@ -206,6 +213,7 @@ fn complaint_32_a_date_is_midnight_and_an_empty_text_nothing() {
 }
 
 // Promise: a struct without fields lands as JSON (complaint 33)
+// Complaint: 33
 #[test]
 fn complaint_33_a_struct_without_fields_lands() {
     let empty = SourceSchema::structure([]);
@@ -220,6 +228,7 @@ fn complaint_33_a_struct_without_fields_lands() {
 }
 
 // Promise: a decimal without a schema gets a column that holds it (complaint 34)
+// Complaint: 34
 #[test]
 fn complaint_34_small_decimals_get_enough_digits() {
     for (unscaled, scale, column, shown) in [
@@ -248,6 +257,7 @@ fn complaint_34_small_decimals_get_enough_digits() {
 }
 
 // Promise: with `schema-force-optional`, fields of structs, lists and maps are optional too (complaint 37)
+// Complaint: 37
 #[test]
 fn complaint_37_force_optional_reaches_every_level() {
     let int = || SourceSchema::scalar(SourceKind::Int32);
@@ -281,6 +291,7 @@ fn complaint_37_force_optional_reaches_every_level() {
 }
 
 // Promise: nanoseconds land in tables of format version 3 (complaint 38)
+// Complaint: 38
 #[test]
 fn complaint_38_nanoseconds_land_in_version_3() {
     let options = CreateOptions {

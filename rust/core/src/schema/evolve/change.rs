@@ -84,7 +84,7 @@ impl Evolution {
         let changes = columns.iter().filter(missing).map(|column| {
             Change::Add(Addition {
                 parent: Vec::new(),
-                field: metadata::field(*column, false),
+                field: metadata::field(column, false),
             })
         });
         Evolution {

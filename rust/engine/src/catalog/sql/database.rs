@@ -109,6 +109,22 @@ impl Database {
         Ok(location.flatten())
     }
 
+    /// Returns namespace and name of each table of a catalog.
+    pub(super) fn tables(&self, catalog: &str) -> Result<Vec<(String, String)>> {
+        let connection = self.open()?;
+        let read = || {
+            let only_tables = only_tables(&connection)?;
+            let mut statement = connection.prepare(&format!(
+                "SELECT table_namespace, table_name FROM iceberg_tables \
+                 WHERE catalog_name = ?1{only_tables}"
+            ))?;
+            let rows =
+                statement.query_map(params![catalog], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|error| failed(&error))
+    }
+
     /// Inserts a table; returns whether there was none of this name, nor a view.
     pub(super) fn insert(&self, key: &[String; 3], location: &str) -> Result<bool> {
         let connection = self.open()?;

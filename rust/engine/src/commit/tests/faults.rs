@@ -202,6 +202,10 @@ impl Catalog for Faulty {
         self.inner.namespace_exists(namespace).await
     }
 
+    async fn list_tables(&self, below: &[String]) -> Result<Vec<TableIdent>> {
+        self.inner.list_tables(below).await
+    }
+
     async fn commit(&self, base: &LoadedTable, commit: TableCommit) -> CommitOutcome {
         self.submissions.fetch_add(1, Ordering::SeqCst);
         let fault = self.script.lock().unwrap().pop_front();

@@ -41,6 +41,11 @@ final class BatchEncoder {
         encoder = new BlockEncoder(withHeaders);
     }
 
+    /** From the next batch on writes what is asked for beside values, and nothing else. */
+    void parts(boolean keys, boolean headers, boolean topics) {
+        encoder.parts(keys, headers, topics);
+    }
+
     void encode(Collection<SinkRecord> records, Registrar registrar, Sink sink) {
         encoder.encode(records, registrar::register, new BlockEncoder.Target() {
             @Override

@@ -101,7 +101,9 @@ final class Delivery {
             for (SinkRecord record : records) {
                 firstSeen.putIfAbsent(partitionOf(record), record.originalKafkaOffset());
             }
-            apply(session.control(Requests.tick())); // A put begins: this is where segments are sealed.
+            // A put begins: this is where segments are sealed.
+            Effects begun = apply(session.control(Requests.tick()));
+            encoder.parts(begun.keys(), begun.headers(), begun.topics());
             deliver(records);
             boolean rewound = applyRewinds();
             throwParked(rewound);
@@ -227,12 +229,13 @@ final class Delivery {
         }
     }
 
-    private void apply(byte[] answer) {
+    private Effects apply(byte[] answer) {
         Effects effects = Effects.decode(answer);
         if (!effects.rejected().isEmpty()) {
             throw new ConnectException("the native sink rejected records without having been given any");
         }
         applyAccepted(effects);
+        return effects;
     }
 
     private void applyAccepted(Effects effects) {

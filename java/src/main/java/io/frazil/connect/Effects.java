@@ -22,7 +22,9 @@ final class Effects {
     private static final int FLAG_REQUEST_COMMIT = 1 << 2;
     private static final int FLAG_TIMEOUT = 1 << 3;
     private static final int FLAG_ERROR = 1 << 4;
-    private static final int FLAGS_KNOWN = (1 << 5) - 1;
+    private static final int FLAG_KEYS = 1 << 5;
+    private static final int FLAG_HEADERS = 1 << 6;
+    private static final int FLAG_TOPICS = 1 << 7;
 
     /** A record of the frame that does not fit. */
     static final class Rejected {
@@ -102,9 +104,6 @@ final class Effects {
                     + VERSION + "; install both from one release [WIRE_VERSION]");
         }
         flags = bytes.get();
-        if ((flags & ~FLAGS_KNOWN) != 0) {
-            throw corrupt("it has an unknown flag");
-        }
         timeoutMillis = (flags & FLAG_TIMEOUT) == 0 ? -1 : bytes.getLong();
         error = (flags & FLAG_ERROR) == 0 ? null : exception(bytes.get(), text(bytes), text(bytes));
         durable = positions(bytes);
@@ -217,6 +216,21 @@ final class Effects {
 
     boolean requestCommit() {
         return (flags & FLAG_REQUEST_COMMIT) != 0;
+    }
+
+    /** Returns whether frames have to hold the records' keys; counts in the answer to a tick. */
+    boolean keys() {
+        return (flags & FLAG_KEYS) != 0;
+    }
+
+    /** Returns whether frames have to hold the records' headers; counts in the answer to a tick. */
+    boolean headers() {
+        return (flags & FLAG_HEADERS) != 0;
+    }
+
+    /** Returns whether frames have to say which topics transforms left; counts in the answer to a tick. */
+    boolean topics() {
+        return (flags & FLAG_TOPICS) != 0;
     }
 
     /** Returns within which time {@code put} wants to be called again, -1 when it does not matter. */

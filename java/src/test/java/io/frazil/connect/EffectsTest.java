@@ -56,6 +56,7 @@ public class EffectsTest {
         assertEquals(2, effects.messages().size());
         assertArrayEquals("a message".getBytes(StandardCharsets.UTF_8), effects.messages().get(0));
         assertArrayEquals(new byte[] {0, (byte) 255}, effects.messages().get(1));
+        assertTrue(effects.keys() && effects.headers() && effects.topics());
         assertNull(effects.error());
     }
 
@@ -65,6 +66,7 @@ public class EffectsTest {
         assertTrue(effects.durable().isEmpty() && effects.rewinds().isEmpty());
         assertTrue(effects.rejected().isEmpty() && effects.log().isEmpty() && effects.messages().isEmpty());
         assertFalse(effects.pause() || effects.resume() || effects.requestCommit());
+        assertFalse(effects.keys() || effects.headers() || effects.topics());
         assertEquals(-1, effects.timeoutMillis());
         assertNull(effects.error());
     }

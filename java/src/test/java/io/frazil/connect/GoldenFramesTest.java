@@ -275,6 +275,19 @@ public class GoldenFramesTest {
     }
 
     @Test
+    public void topicsThatTransformsLeft() throws Exception {
+        List<SinkRecord> records = new ArrayList<>();
+        String[] topics = {"orders", "orders", "db.t", "db.t", "db.u", "orders"};
+        for (int row = 0; row < topics.length; row++) {
+            SinkRecord read = new SinkRecord("orders", 0, Schema.STRING_SCHEMA, "left out", Schema.INT32_SCHEMA, row, row);
+            records.add(read.newRecord(topics[row], 0, read.keySchema(), read.key(), read.valueSchema(), row, null));
+        }
+        encoder.parts(false, false, true);
+        golden.put(encoder, records);
+        golden.verify("renamed.bin");
+    }
+
+    @Test
     public void recordsThatCannotBeEncoded() throws Exception {
         List<SinkRecord> records = Arrays.asList(
                 record(null, map("a", 1)),

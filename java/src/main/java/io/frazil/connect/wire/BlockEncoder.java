@@ -30,9 +30,16 @@ public final class BlockEncoder {
     private final SchemaIds keyIds = new SchemaIds();
     private final Block block = new Block();
     private int rowsPerFrame = BatchLimits.BLOCK_ROWS_MAX;
+    private boolean withKeys = true;
 
     public BlockEncoder(boolean withHeaders) {
         writer = new FrameWriter(withHeaders);
+    }
+
+    /** Writes keys, headers and the topics that transforms left, or leaves them out. */
+    public void parts(boolean keys, boolean headers, boolean topics) {
+        withKeys = keys;
+        writer.parts(keys, headers, topics);
     }
 
     /** Encodes {@code records} in their order; {@code register} gives a schema its id. */
@@ -53,12 +60,12 @@ public final class BlockEncoder {
 
     private void add(SinkRecord record, ToIntFunction<byte[]> register, Target target) {
         Schema valueSchema = schemaOf(record.valueSchema(), record.value());
-        Schema keySchema = schemaOf(record.keySchema(), record.key());
+        Schema keySchema = withKeys ? schemaOf(record.keySchema(), record.key()) : null;
         int valueId;
         int keyId;
         try {
             valueId = record.value() == null ? 0 : valueIds.of(valueSchema, register);
-            keyId = record.key() == null ? 0 : keyIds.of(keySchema, register);
+            keyId = !withKeys || record.key() == null ? 0 : keyIds.of(keySchema, register);
         } catch (RowException failure) {
             block.addFailed(record, failure);
             return;

@@ -5,6 +5,7 @@ import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.Headers;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -19,6 +20,8 @@ final class FrameWriter {
     private static final int MAGIC = 'F' | 'R' << 8 | 'Z' << 16 | 'F' << 24;
     private static final int VERSION = 1;
     private static final int FLAG_SKIPPED = 1;
+    private static final int RUN_CONTIGUOUS = 1;
+    private static final int RUN_RENAMED = 1 << 1;
     private static final int MODE_NONE = 0;
     private static final int MODE_COLUMNS = 1;
     private static final int MODE_TAGGED = 2;
@@ -27,7 +30,9 @@ final class FrameWriter {
     private static final int MODES_AT = 36;
     private static final int BUFFER_BYTES_MIN = 64 << 10;
 
-    private final boolean withHeaders;
+    private boolean withKeys = true;
+    private boolean withHeaders;
+    private boolean withTopics;
     private final ByteSink head = new ByteSink(BatchLimits.FRAME_BYTES_MAX);
     private final ByteSink names = new ByteSink(BatchLimits.FRAME_BYTES_MAX);
     private final ByteSink text = new ByteSink(BatchLimits.FRAME_BYTES_MAX);
@@ -41,6 +46,12 @@ final class FrameWriter {
 
     FrameWriter(boolean withHeaders) {
         this.withHeaders = withHeaders;
+    }
+
+    void parts(boolean keys, boolean headers, boolean topics) {
+        withKeys = keys;
+        withHeaders = headers;
+        withTopics = topics;
     }
 
     private static ByteBuffer allocate(int capacity) {
@@ -77,7 +88,8 @@ final class FrameWriter {
             head.setU8(MODES_AT, section(block.valueSchema(), rows, anyValue));
             boolean anyKey = false;
             for (int row = 0; row < rows; row++) {
-                values[row] = block.isSkipped(from + row) ? null : block.record(from + row).key();
+                boolean left = !withKeys || block.isSkipped(from + row);
+                values[row] = left ? null : block.record(from + row).key();
                 anyKey |= values[row] != null;
             }
             head.setU8(MODES_AT + 1, section(block.keySchema(), rows, anyKey));
@@ -116,6 +128,10 @@ final class FrameWriter {
                 topics.add(next);
             }
             topic = next;
+            String renamed = renamed(block.record(from + row));
+            if (renamed != null && !topics.contains(renamed)) {
+                topics.add(renamed);
+            }
         }
         boolean anySkipped = block.anySkipped(from, from + rows);
         head.i32(MAGIC);
@@ -147,6 +163,12 @@ final class FrameWriter {
         }
     }
 
+    /** Returns the topic that transforms gave a record, where they did and somebody asks; else null. */
+    private String renamed(SinkRecord record) {
+        String topic = record.topic();
+        return !withTopics || topic == null || topic.equals(SourceCoordinates.topic(record)) ? null : topic;
+    }
+
     private int runs(Block block, int from, int rows) {
         int runs = 0;
         int start = 0;
@@ -155,6 +177,7 @@ final class FrameWriter {
             String topic = SourceCoordinates.topic(first);
             int partition = SourceCoordinates.partition(first);
             long base = SourceCoordinates.offset(first);
+            String renamed = renamed(first);
             long last = base;
             boolean contiguous = true;
             int end = start + 1;
@@ -163,7 +186,8 @@ final class FrameWriter {
                 long offset = SourceCoordinates.offset(next);
                 if (offset <= last
                         || SourceCoordinates.partition(next) != partition
-                        || !SourceCoordinates.topic(next).equals(topic)) {
+                        || !SourceCoordinates.topic(next).equals(topic)
+                        || !Objects.equals(renamed(next), renamed)) {
                     break;
                 }
                 contiguous &= offset == last + 1;
@@ -173,7 +197,10 @@ final class FrameWriter {
             head.i32(partition);
             head.i32(start);
             head.i32(end - start);
-            head.i32(contiguous ? 1 : 0);
+            head.i32((contiguous ? RUN_CONTIGUOUS : 0) | (renamed == null ? 0 : RUN_RENAMED));
+            if (renamed != null) {
+                head.i32(topics.indexOf(renamed));
+            }
             for (int row = start; row < (contiguous ? start + 1 : end); row++) {
                 head.i64(SourceCoordinates.offset(block.record(from + row)));
             }
