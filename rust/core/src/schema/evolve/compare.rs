@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use iceberg::spec::{NestedField, Schema, StructType, Type};
 
 use super::breaking::{Break, BreakKind};
-use super::change::{Evolution, fields_in};
+use super::change::{Change, Evolution, fields_in};
 use super::relation::{Natural, Relation, relation};
 use super::{EvolutionRules, is_key};
 use crate::error::SinkError;
@@ -52,14 +52,11 @@ impl EvolutionRules {
         let mut found = walk.found;
         found.evolution = found.evolution.viable(table);
         if let Some(error) = self.beyond_limits(table, &found.evolution) {
-            for addition in found.evolution.additions() {
-                let name = addition.field.name.clone();
-                found.left_out.push((name, error.again()));
+            let is_added = |change: &Change| matches!(change, Change::Add(_));
+            for change in found.evolution.changes.iter().filter(|c| is_added(c)) {
+                found.left_out.push((change.column(), error.again()));
             }
-            found
-                .evolution
-                .changes
-                .retain(|change| !matches!(change, super::Change::Add(_)));
+            found.evolution.changes.retain(|change| !is_added(change));
         }
         found
     }
