@@ -43,8 +43,11 @@ def test_named_tables_hold_each_record_once_over_a_kill(make_worker, broker, sql
         iceberg__tables__route_field="to",
         **SHORT_SESSION,
     )
-    # The partition is no multiple of the table, so each task writes each table.
-    partition = lambda index: (index // 3) % 4  # noqa: E731
+
+    def partition(index: int) -> int:
+        """No multiple of the table, so that each task writes each table."""
+        return (index // 3) % 4
+
     worker.create(name, config)
     worker.wait_running(name, 2)
     broker.produce_json(name, rows(0, 1200, tables), partition)
@@ -186,8 +189,9 @@ def test_nulls_stay_nulls_and_tombstones_are_skipped(worker, broker, sql, name):
         {"field": "id", "type": "int64", "optional": False},
         {"field": "note", "type": "string", "optional": True, "default": "dflt"},
     ]
-    records = [None, envelope(fields, {"id": 1, "note": None}), envelope(fields, {"id": 2, "note": "x"})]
-    broker.produce(name, [(0, b"key", value) for value in records])
+    notes = [(1, None), (2, "x")]
+    rows = [envelope(fields, {"id": number, "note": note}) for number, note in notes]
+    broker.produce(name, [(0, b"key", value) for value in (None, *rows)])
     config = sink(
         sql,
         name,
