@@ -43,8 +43,11 @@ def test_named_tables_hold_each_record_once_over_a_kill(make_worker, broker, sql
         iceberg__tables__route_field="to",
         **SHORT_SESSION,
     )
-    # The partition is no multiple of the table, so each task writes each table.
-    partition = lambda index: (index // 3) % 4  # noqa: E731
+
+    def partition(index: int) -> int:
+        """No multiple of the table, so that each task writes each table."""
+        return (index // 3) % 4
+
     worker.create(name, config)
     worker.wait_running(name, 2)
     broker.produce_json(name, rows(0, 1200, tables), partition)
@@ -188,8 +191,9 @@ def test_nulls_stay_nulls_and_tombstones_are_skipped(worker, broker, sql, name):
         {"field": "id", "type": "int64", "optional": False},
         {"field": "note", "type": "string", "optional": True, "default": "dflt"},
     ]
-    records = [None, envelope(fields, {"id": 1, "note": None}), envelope(fields, {"id": 2, "note": "x"})]
-    broker.produce(name, [(0, b"key", value) for value in records])
+    notes = [(1, None), (2, "x")]
+    rows = [envelope(fields, {"id": number, "note": note}) for number, note in notes]
+    broker.produce(name, [(0, b"key", value) for value in (None, *rows)])
     config = sink(
         sql,
         name,
@@ -254,3 +258,44 @@ def test_nothing_waits_for_a_table_that_got_no_record(worker, broker, sql, name)
         view.wait_rows(20, 60)
         wait_until("the offset", lambda: view.offsets() == {name: [20]}, 30)
         broker.wait_group_offsets(f"connect-{name}", {(name, 0): 20}, 60)
+
+
+# Promise: a consumer group of another name is used as it is set, and its offsets move
+def test_a_group_of_another_name_is_used(worker, broker, sql, name):
+    broker.create_topic(name, 2)
+    config = sink(
+        sql,
+        name,
+        f"{name}.t",
+        tasks__max="2",
+        consumer__override__group__id=f"own-{name}",
+    )
+    broker.produce_json(name, [{"id": n} for n in range(20)], lambda index: index % 2)
+    view = TableView(sql, f"{name}.t")
+    with running(worker, name, config, 2):
+        view.wait_rows(20, 60)
+        ends = {(name, 0): 10, (name, 1): 10}
+        broker.wait_group_offsets(f"own-{name}", ends, 60)
+    assert broker.group_offsets(f"connect-{name}") == {}
+
+
+# Promise: plain texts land in a column of their own when one is named, and are errors otherwise
+def test_plain_texts_get_a_column_when_asked_for(worker, broker, sql, name):
+    broker.create_topic(name)
+    broker.produce(name, [(0, None, text.encode()) for text in ("one", "zwei ä", "")])
+    config = sink(
+        sql,
+        name,
+        f"{name}.t",
+        value__converter="org.apache.kafka.connect.storage.StringConverter",
+    )
+    worker.create(name, config)
+    try:
+        assert "VALUE_NOT_A_RECORD" in worker.wait_failed(name)
+    finally:
+        worker.delete(name)
+    view = TableView(sql, f"{name}.t")
+    config["iceberg.tables.value-column"] = "payload"
+    with running(worker, name, config):
+        view.wait_rows(3, 60)
+    assert sorted(row[0] for row in view.query("SELECT payload FROM {t}")) == ["", "one", "zwei ä"]
