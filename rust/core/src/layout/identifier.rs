@@ -39,7 +39,7 @@ pub fn with_identifier(schema: Schema, config: &TableConfig) -> Result<Schema> {
 }
 
 /// Checks that an existing table has the id columns, and that they can identify a row.
-pub(super) fn check(schema: &Schema, config: &TableConfig) -> Result<()> {
+pub fn check(schema: &Schema, config: &TableConfig) -> Result<()> {
     for name in &config.id_columns {
         let field = find(schema, name, config.case_insensitive)
             .ok_or_else(|| column_missing("ID_COLUMN_MISSING", "id-columns", name))?;

@@ -61,7 +61,7 @@ pub fn of_table(metadata: &TableMetadata, config: &TableConfig) -> Result<Option
 }
 
 /// Checks an existing table at the start of a task.
-pub(super) fn check(schema: &Schema, config: &TableConfig) -> Result<()> {
+pub fn check(schema: &Schema, config: &TableConfig) -> Result<()> {
     if config.layout.sort_by.is_empty() {
         return Ok(());
     }

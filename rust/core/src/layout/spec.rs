@@ -118,7 +118,7 @@ pub fn plan_change(metadata: &TableMetadata, config: &TableConfig) -> Result<Opt
 }
 
 /// Checks an existing table at the start of a task.
-pub(super) fn check(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
+pub fn check(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
     match (config.layout.spec_policy, standing(metadata, config)) {
         (SpecPolicy::Keep, _) | (_, Standing::Same) => Ok(()),
         (SpecPolicy::Fail, Standing::Differs) => Err(differs(metadata, config)),
