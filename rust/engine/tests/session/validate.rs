@@ -41,9 +41,16 @@ fn columns_that_the_table_lacks_are_refused() {
     let bed = with_table().with(IDS, "ld");
     let parts = ["column `ld`", "table=db.orders", "did you mean `id`?"];
     assert_only(&problems(&bed), IDS, ValidationLevel::Error, &parts);
-    let bed = bed.with(IDS, "id").with("iceberg.tables.default-sort-by", "nope");
+    let bed = bed
+        .with(IDS, "id")
+        .with("iceberg.tables.default-sort-by", "nope");
     let parts = ["column `nope`"];
-    assert_only(&problems(&bed), "iceberg.tables.default-sort-by", ValidationLevel::Error, &parts);
+    assert_only(
+        &problems(&bed),
+        "iceberg.tables.default-sort-by",
+        ValidationLevel::Error,
+        &parts,
+    );
     let bed = bed.with(SORT, "id");
     assert_eq!(problems(&bed), []);
 }
@@ -52,9 +59,16 @@ fn columns_that_the_table_lacks_are_refused() {
 fn another_partitioning_is_refused_when_the_policy_says_so() {
     const PARTS: &str = "iceberg.tables.default-partition-by";
     const POLICY: &str = "iceberg.tables.partition-spec-policy";
-    let bed = with_table().with(PARTS, "bucket(id, 4)").with(POLICY, "fail");
+    let bed = with_table()
+        .with(PARTS, "bucket(id, 4)")
+        .with(POLICY, "fail");
     let found = problems(&bed);
-    assert_only(&found, PARTS, ValidationLevel::Error, &["PARTITION_SPEC_DIFFERS"]);
+    assert_only(
+        &found,
+        PARTS,
+        ValidationLevel::Error,
+        &["PARTITION_SPEC_DIFFERS"],
+    );
     assert_eq!(problems(&bed.with(POLICY, "keep")), []);
 }
 

@@ -391,10 +391,7 @@ fn an_error_with_all_rows_in_place_is_the_frameworks_to_retry() {
     let mut task = task(1);
     rows(&mut task, 0..3);
     let busy = || SinkError::retriable("CATALOG_BUSY", "later");
-    assert_eq!(
-        task.recover(busy()).unwrap_err().code(),
-        "CATALOG_BUSY"
-    );
+    assert_eq!(task.recover(busy()).unwrap_err().code(), "CATALOG_BUSY");
     task.moving(0).unwrap();
     assert_eq!(task.moving(0).unwrap_err().code(), "INTERNAL");
     assert!(!task.may_seal(0));
