@@ -156,6 +156,12 @@ class RestCatalog:
         if status != 200:
             raise BedError(f"the fault was not armed: {status}")
 
+    def properties(self, mode: str) -> None:
+        """Says what becomes of commits that set `frazil.*` properties: store, refuse, forbid, drop."""
+        status, _ = self.call("POST", f"/bed/properties?mode={mode}")
+        if status != 200:
+            raise BedError(f"the catalog did not take it: {status}")
+
     def stats(self) -> dict[str, int]:
         """Counts requests, commits, loads and faults that were spent."""
         return self.call("GET", "/bed/stats")[1]  # type: ignore[return-value]

@@ -66,6 +66,15 @@ def watched(broker, topic: str, meddle: Callable[[Producer, object], None]) -> I
         thread.join(60)
 
 
+def feed_and_meddle(run: Flow, broker, meddle: Callable[[Producer, object], None]) -> None:
+    """Lets rows flow while control records are meddled with; all has to be right in the end."""
+    with watched(broker, run.config["frazil.control.topic"], meddle) as seen:
+        run.feed(count=200, pause=0.3)
+        pause_for(15)
+        run.check(timeout=150, lag=60)
+    assert seen[0] > 10
+
+
 OURS = [("bed", b"1")]
 
 
@@ -84,11 +93,7 @@ def test_control_records_are_repeated_and_mixed_up(topical, broker):
 
     run = topical()
     with run.running():
-        with watched(broker, run.config["frazil.control.topic"], repeat) as seen:
-            run.feed(count=200, pause=0.3)
-            pause_for(15)
-            run.check(timeout=150, lag=60)
-        assert seen[0] > 10
+        feed_and_meddle(run, broker, repeat)
 
 
 # Promise (long): a control topic that loses records costs time, and no row
@@ -121,11 +126,7 @@ def test_control_records_are_forged(topical, broker):
 
     run = topical()
     with run.running():
-        with watched(broker, run.config["frazil.control.topic"], forge) as seen:
-            run.feed(count=200, pause=0.3)
-            pause_for(15)
-            run.check(timeout=150, lag=60)
-        assert seen[0] > 10
+        feed_and_meddle(run, broker, forge)
         # Nothing that a forged record names is in the table.
         paths = [row[0] for row in run.view.query("SELECT DISTINCT filename FROM {t}")]
         assert not [path for path in paths if "/forged/" in path]

@@ -75,8 +75,8 @@ def test_a_task_is_blocked_for_longer_than_it_may(flow, points):
         run.check(timeout=120, lag=60)
 
 
-# Promise (long): two connectors with one writer id on the same partitions end in a failure that names the
-# remedy, and not in doubled rows
+# Promise (long): two connectors with one writer id on the same partitions end in a failure that names both
+# and the remedy, and not in doubled rows
 # Injection: 12
 @pytest.mark.long
 def test_two_connectors_write_as_one(flow, broker):
@@ -96,6 +96,9 @@ def test_two_connectors_write_as_one(flow, broker):
             loser = wait_until("one of them to fail", lost, 240, 1)
             trace = run.worker.failure(loser) or ""
             assert "WRITER_CONFLICT" in trace and "frazil.writer.id" in trace, trace
+            other = second if loser == run.name else run.name
+            for named in (f"connector `{loser}` task 0 on", f"made by connector `{other}` on"):
+                assert named in trace, trace
             run.stop_feed()
             if loser == run.name:
                 # The other goes on; its group has to have read all.

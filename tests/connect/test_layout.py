@@ -20,7 +20,8 @@ def orders(first: int, end: int) -> list[dict]:
 
 # Promise: a connector whose `partition-by` was changed changes the partitioning of its table when
 # the policy is `evolve`, with two tasks at once; each record is there once, and readers prune by
-# both (complaint 55)
+# both
+# Complaint: 55
 def test_partitioning_follows_the_configuration(worker, broker, rest, name):
     broker.create_topic(name, 2)
     view = TableView(rest, f"{name}.t")
@@ -63,7 +64,8 @@ def test_partitioning_follows_the_configuration(worker, broker, rest, name):
 
 
 # Promise: data files of a table with `sort-by` are sorted, and say so; identifier fields, comment and
-# properties are those of the configuration (complaints 18, 51)
+# properties are those of the configuration
+# Complaint: 18, 51
 def test_a_created_table_is_sorted_and_identified(worker, broker, rest, name):
     broker.create_topic(name)
     broker.produce_json(name, orders(0, 3000))
@@ -98,6 +100,7 @@ def test_a_created_table_is_sorted_and_identified(worker, broker, rest, name):
 
 
 # Promise: an id column that a table does not have is an error at `validate` and at the start (T12)
+# Complaint: 17
 def test_an_unknown_id_column_is_an_error_at_validate(worker, broker, rest, name):
     broker.create_topic(name)
     broker.produce_json(name, orders(0, 3))
@@ -105,9 +108,11 @@ def test_an_unknown_id_column_is_an_error_at_validate(worker, broker, rest, name
     config = sink(rest, name, f"{name}.t")
     with running(worker, name, config):
         view.wait_rows(3, 60)
-    messages = worker.validate(config | {f"iceberg.table.{name}.t.id-columns": "nope"})
-    found = [text for texts in messages.values() for text in texts]
-    assert len(found) == 1 and "`nope`" in found[0] and f"{name}.t" in found[0], messages
+    ids = f"iceberg.table.{name}.t.id-columns"
+    messages = worker.validate(config | {ids: "nope"})
+    assert list(messages) == [ids], messages
+    (text,) = messages[ids]
+    assert "`nope`" in text and f"{name}.t" in text, messages
     # And what the Apache sink makes an unpartitioned table of is understood or refused (T18).
     partition = f"iceberg.table.{name}.t.partition-by"
     assert not any(worker.validate(config | {partition: "bucket(4, id)"}).values())

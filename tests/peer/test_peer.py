@@ -137,7 +137,7 @@ def test_idle_tail(make_both, catalogs, broker, name):
     for side in both:
         seen = stalls[side.sink]
         side.outcome.stall = None if None in seen else max(seen)  # type: ignore[type-var]
-        side.note("bursts visible after " + ", ".join(f"{s:.0f} s" if s else "never" for s in seen))
+        side.note("bursts visible after " + ", ".join("never" if s is None else f"{s:.0f} s" for s in seen))
     conclude(both)
     for side in both:
         if side.sink == FRAZIL:

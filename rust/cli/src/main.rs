@@ -1,8 +1,10 @@
 //! The command line of Frazil.
 //!
 //! `frazil verify` checks a table against the stream it came from: no record twice, none missing.
-//! `frazil state` shows, repairs and resets the offsets that the tables hold.
+//! `frazil state` shows, repairs and resets the offsets that the tables hold. `frazil compat` tells
+//! what a new schema of a topic would do to its tables.
 
+mod compat;
 mod offsets;
 mod settings;
 mod state;
@@ -15,6 +17,7 @@ usage: frazil verify --config FILE [--table NAME] [--expect TOPIC:PARTITION=STAR
        frazil state show --config FILE [--table NAME]
        frazil state repair --config FILE [--table NAME] [--discard]
        frazil state reset --config FILE (--all | --offsets TOPIC:PARTITION=OFFSET,...)
+       frazil compat --config FILE --schema FILE (--topic TOPIC | --subject SUBJECT) [--json]
 
 verify: checks the metadata columns _topic, _partition and _offset of a table that Frazil writes.
 
@@ -33,7 +36,14 @@ state: the offsets that the tables of a connector hold. Stop the connector befor
   --offsets LIST  the offset to read a partition from; `none` for its beginning
   --all           every partition from its beginning
 
-exit status: 0 all well, 1 something is wrong with a table, 2 the command could not be carried out";
+compat: what records of a new schema would do to the tables: which columns are added, promoted or
+made optional, and which block their records. Nothing is changed.
+
+  --schema FILE   the schema of the values: .avsc (Avro) or .json (JSON Schema)
+  --topic TOPIC   the topic that the schema is for; --subject TOPIC-value says the same
+  --json          the findings as JSON
+
+exit status: 0 all well, 1 something is wrong with a table or blocked, 2 the command could not be carried out";
 
 fn main() -> ExitCode {
     match run() {
@@ -50,6 +60,7 @@ fn run() -> Result<bool, String> {
     let mut arguments = lexopt::Parser::from_env();
     match arguments.next().map_err(|error| error.to_string())? {
         Some(lexopt::Arg::Value(command)) if command == "verify" => verify::run(arguments),
+        Some(lexopt::Arg::Value(command)) if command == "compat" => compat::run(arguments),
         Some(lexopt::Arg::Value(command)) if command == "state" => state::run(arguments),
         Some(lexopt::Arg::Long("help") | lexopt::Arg::Short('h')) => {
             println!("{USAGE}");

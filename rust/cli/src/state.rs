@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use frazil_core::commit::location::StoredIn;
 use frazil_core::commit::state::WriterState;
 use frazil_core::offsets::TopicPartition;
 use frazil_engine::admin::{Admin, Repair, TableState};
@@ -110,13 +111,18 @@ fn show_table(table: &TableState, out: &mut impl Write) -> std::io::Result<bool>
         None => writeln!(out, "  no commit of this connector")?,
         Some(state) => writeln!(
             out,
-            "  last commit {} of epoch {}, snapshot {}, at {} ms, by connector `{}` on `{}`",
+            "  last commit {} of epoch {}, snapshot {}, at {} ms, by connector `{}` on `{}`, kept in {}",
             state.commit_id,
             state.epoch,
             state.snapshot_id,
             state.committed_ms,
             state.connector,
-            state.hub_id
+            state.hub_id,
+            match state.stored_in {
+                StoredIn::Property => "a table property",
+                StoredIn::Summary => "the summary of that snapshot",
+                StoredIn::Nowhere => "no place of its own: put together from the snapshots",
+            }
         )?,
     }
     for (epoch, at_ms) in anchor.resets() {

@@ -8,6 +8,7 @@ pub mod action;
 pub mod anchor;
 pub mod attempt;
 pub mod batch;
+pub mod location;
 pub mod outcome;
 pub mod owner;
 pub mod plan;

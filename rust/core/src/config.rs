@@ -43,4 +43,7 @@ pub use routing::{DynamicTables, too_many_tables};
 pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
 pub use sort::SortTerm;
 pub use suggest::nearest;
-pub use table::{MetadataColumn, MetadataSource, NullValues, TableConfig};
+pub use table::{
+    BreakingPolicy, EvolutionConfig, EvolutionMode, MetadataColumn, MetadataSource, NullValues,
+    TableConfig,
+};

@@ -1,10 +1,9 @@
 //! Records become Arrow columns: exactly, or not at all.
 //!
-//! `batch` takes the rows of frames and gives record batches; `column` and `primitive` hold the
-//! columns under construction, `fast` copies whole columns that need no conversion; `scalar` says
-//! what each column type takes, with `number`, `decimal`, `temporal`, `geometry` and
-//! `json` below it; `shape`
-//! is what is worked out once per source schema.
+//! `batch` takes the rows of frames and gives record batches, `follow` says what the table lacks for
+//! them; `column` and `primitive` hold the columns under construction, `fast` copies whole columns
+//! that need no conversion; `scalar` says what each column type takes, with `number`, `decimal`,
+//! `temporal`, `geometry` and `json` below it; `shape` is what is worked out once per source schema.
 //!
 //! Architecture Invariant: no value changes silently. A value that a column cannot hold exactly is
 //! a [`misfit::Misfit`], its row is rejected, and no trace of the row is in any column.
@@ -14,11 +13,13 @@ mod column;
 pub mod columns;
 pub mod decimal;
 mod fast;
+mod follow;
 pub mod geometry;
 pub mod json;
 mod masked;
 pub mod misfit;
 pub mod number;
+pub mod parts;
 mod primitive;
 pub mod scalar;
 mod shape;
@@ -27,6 +28,6 @@ pub mod temporal;
 mod tests;
 pub mod value;
 
-pub use batch::{ConvertOptions, TableConverter};
+pub use batch::{ConvertOptions, Stop, TableConverter};
 pub use columns::{ColumnRules, Masked};
 pub use misfit::{Misfit, Reason};

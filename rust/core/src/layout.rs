@@ -12,7 +12,7 @@ mod tests;
 
 use iceberg::spec::{NestedFieldRef, Schema, TableMetadata};
 
-use crate::config::{SpecPolicy, TableConfig};
+use crate::config::{EvolutionMode, SpecPolicy, TableConfig};
 use crate::error::{Result, SinkError};
 
 /// Finds the column `path`, dots for what is inside of structs.
@@ -55,7 +55,7 @@ fn column_missing(code: &'static str, key: &str, column: &str) -> SinkError {
 
 /// Tells whether a column that is missing may still come with a record.
 fn may_come(config: &TableConfig) -> bool {
-    config.evolve
+    config.evolution.mode != EvolutionMode::Off
 }
 
 /// Tells whether the table's partitioning is to become the configured one.

@@ -14,6 +14,6 @@ mod tests;
 pub mod types;
 
 pub use arrow::arrow_schema;
-pub use evolve::{Addition, Evolution};
+pub use evolve::{Addition, Change, Evolution};
 pub use metadata::{MetadataColumn, MetadataSource};
 pub use types::{CreateOptions, table_schema};

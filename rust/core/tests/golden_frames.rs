@@ -54,6 +54,16 @@ fn render(cell: Cell<'_>) -> String {
         Cell::Date { days } => format!("date({days} d)"),
         Cell::Time { ms } => format!("time({ms} ms)"),
         Cell::Timestamp { ms } => format!("timestamp({ms} ms)"),
+        Cell::ClockTime { nanos } => format!("time({nanos} ns)"),
+        Cell::Moment {
+            seconds,
+            nanos,
+            zoned,
+        } => {
+            let kind = if zoned { "instant" } else { "local" };
+            format!("{kind}({seconds} s {nanos} ns)")
+        }
+        Cell::Uuid(bytes) => format!("uuid({})", hex(bytes)),
         Cell::Array(array) => {
             let items: Vec<_> = array.iter().map(render).collect();
             format!("[{}]", items.join(", "))

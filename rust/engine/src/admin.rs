@@ -12,8 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frazil_core::commit::anchor::{Anchor, ResetOffsets, anchor_key};
+use frazil_core::commit::location::Keep;
+use frazil_core::commit::plan::CommitIdentity;
 use frazil_core::commit::recover::stored_state_of;
-use frazil_core::commit::state::MAIN_BRANCH;
+use frazil_core::commit::state::{MAIN_BRANCH, WriterState};
 use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, Request};
@@ -25,7 +27,7 @@ use uuid::Uuid;
 pub use states::{Repair, TableState};
 
 use crate::catalog::{self, Catalog, CommitOutcome, LoadedTable, TableCommit};
-use crate::commit::{now_ms, pause};
+use crate::commit::{carry, now_ms, pause};
 use crate::runtime::Runtime;
 use crate::{failpoint, logs, preflight};
 
@@ -232,6 +234,7 @@ impl Admin {
     /// Writes `anchor` on one table, however often other writers win the race for it.
     async fn write(&self, table: &TableConfig, anchor: &Anchor) -> Result<()> {
         let wid = &self.config.wid;
+        let mut refused = false;
         for attempt in 1.. {
             let loaded = match self.catalog.load_table(&table.ident).await {
                 Err(error) if error.code() == "TABLE_NOT_FOUND" => return Ok(()),
@@ -244,16 +247,29 @@ impl Admin {
             if now.epoch() >= anchor.epoch() {
                 return Err(reset_conflict());
             }
+            // Where the table keeps the offsets, or in a property if the catalog stores it.
+            let keep = self.keep(table, &loaded);
+            let in_summary = keep == Keep::Summary || refused;
+            let may_carry = keep == Keep::Both && !refused;
             failpoint::pass("reset.before-anchor")?;
-            match self
-                .catalog
-                .commit(&loaded, request(&loaded, wid, anchor)?)
-                .await
-            {
-                CommitOutcome::Committed(_) => {
+            let commit = match in_summary {
+                true => self.carried(table, &loaded, anchor).await?,
+                false => request(&loaded, wid, anchor)?,
+            };
+            match self.catalog.commit(&loaded, commit).await {
+                // A property that the catalog throws away is no reset.
+                CommitOutcome::Committed(after) if Anchor::of(&after.metadata, wid)? == *anchor => {
                     failpoint::pass("reset.after-anchor")?;
                     return Ok(());
                 }
+                CommitOutcome::Committed(_)
+                | CommitOutcome::Refused(_)
+                | CommitOutcome::Unauthorized(_)
+                    if may_carry =>
+                {
+                    refused = true;
+                }
+                CommitOutcome::Committed(_) => return Err(not_stored()),
                 CommitOutcome::Refused(error) | CommitOutcome::Unauthorized(error) => {
                     return Err(error);
                 }
@@ -265,6 +281,43 @@ impl Admin {
             }
         }
         Ok(())
+    }
+
+    /// Returns where a change of the table's offsets goes; where they are not known, as with the first
+    /// commit.
+    fn keep(&self, table: &TableConfig, loaded: &LoadedTable) -> Keep {
+        let state = stored_state_of(&loaded.metadata, &self.config.wid, &table.branch);
+        let location = self.config.control.state_location;
+        location.keep(state.ok().flatten().as_ref())
+    }
+
+    /// Builds the commit without rows that leaves the resets, and the offsets as they are, in the
+    /// summary of its snapshot.
+    async fn carried(
+        &self,
+        table: &TableConfig,
+        loaded: &LoadedTable,
+        anchor: &Anchor,
+    ) -> Result<TableCommit> {
+        let uuid = loaded.metadata.uuid();
+        let state = match stored_state_of(&loaded.metadata, &self.config.wid, &table.branch) {
+            Ok(state) => state.unwrap_or_else(|| WriterState::new(uuid)),
+            // Whatever it was, nothing of it counts.
+            Err(_) if anchor.begins_anew() => WriterState::new(uuid),
+            Err(error) => return Err(error),
+        };
+        carry(loaded, &self.identity(table), state, anchor).await
+    }
+
+    fn identity(&self, table: &TableConfig) -> CommitIdentity {
+        CommitIdentity {
+            wid: self.config.wid.clone(),
+            connector: self.config.connector.clone(),
+            // No committer did it.
+            hub_id: String::new(),
+            branch: table.branch.clone(),
+            state_bytes_max: self.config.control.state_bytes_max,
+        }
     }
 }
 
@@ -309,6 +362,13 @@ fn request(loaded: &LoadedTable, wid: &str, anchor: &Anchor) -> Result<TableComm
         }],
         idempotency_key: Uuid::now_v7(),
     })
+}
+
+fn not_stored() -> SinkError {
+    SinkError::fatal(
+        "STATE_NOT_STORED",
+        "the catalog took a change of the table without its properties; set `frazil.state.location=summary`, which keeps the offsets in the snapshots",
+    )
 }
 
 fn reset_conflict() -> SinkError {

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use frazil_core::SinkError;
 use frazil_core::commit::action::RollbackPolicy;
+use frazil_core::commit::location::StateLocation;
 use frazil_core::config::{CatalogConfig, Coordination, DynamicTables, SinkConfig};
 use frazil_core::control::channel::ChannelSettings;
 use frazil_core::control::coordinator::CoordinatorSettings;
@@ -129,6 +130,8 @@ pub struct HubConfig {
     pub block_max: Duration,
     /// The longest table property that may hold source offsets.
     pub state_bytes_max: usize,
+    /// Where the writer's state is kept.
+    pub state_location: StateLocation,
     /// What to do when a branch was rolled back behind the writer's last commit.
     pub rollback: RollbackPolicy,
     /// Whether the tasks of all processes agree over the control topic.
@@ -151,6 +154,7 @@ impl HubConfig {
             connector: config.connector.clone(),
             block_max: Duration::from_millis(config.control.table_block_max_ms),
             state_bytes_max: config.control.state_bytes_max,
+            state_location: config.control.state_location,
             rollback: config.control.rollback,
             over_topic: config.control.coordination == Coordination::Topic,
             segment_ttl: Duration::from_millis(config.control.segment_ttl_ms),
@@ -167,6 +171,7 @@ impl HubConfig {
             self.connector.clone(),
             self.block_max,
             self.state_bytes_max,
+            self.state_location,
             self.rollback,
             self.over_topic,
             self.segment_ttl,
@@ -181,6 +186,7 @@ type HubKey = (
     String,
     Duration,
     usize,
+    StateLocation,
     RollbackPolicy,
     bool,
     Duration,
@@ -297,6 +303,7 @@ impl Hub {
         )
         .with_hub_id(self.id.clone())
         .with_state_bytes_max(config.state_bytes_max)
+        .with_state_location(config.state_location)
         .with_rollback(config.rollback)
         .with_cancel(self.cancel.clone());
         let settings = TableSettings {

@@ -13,6 +13,7 @@ pub mod admin;
 pub mod catalog;
 pub mod channel;
 pub mod commit;
+pub mod compat;
 mod failpoint;
 pub mod handle;
 pub mod hub;

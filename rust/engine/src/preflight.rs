@@ -9,13 +9,15 @@ mod online;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use frazil_core::commit::location::StoredIn;
 use frazil_core::commit::plan::check_table;
-use frazil_core::config::{Level, SinkConfig, TableConfig};
+use frazil_core::commit::recover::stored_state_of;
+use frazil_core::config::{ConfigProblem, Level, SinkConfig, TableConfig};
 use frazil_core::layout::check_existing;
 use frazil_core::wire::effects::{self, ValidationLevel};
 use frazil_core::{Result, SinkError};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, LoadedTable};
 
 /// Reads the configuration of a task.
 ///
@@ -48,25 +50,50 @@ pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     }))
 }
 
-/// Checks that the catalog answers and that every table exists or may be created.
+/// Checks that the catalog answers and that every table exists or may be created. Returns what is
+/// worth knowing about tables that are fine.
 ///
 /// # Errors
 ///
 /// `TABLE_MISSING` naming the table and the remedies; what the catalog says otherwise.
-pub async fn check_tables(config: &SinkConfig, catalog: &Arc<dyn Catalog>) -> Result<()> {
+pub async fn check_tables(
+    config: &SinkConfig,
+    catalog: &Arc<dyn Catalog>,
+) -> Result<Vec<ConfigProblem>> {
     catalog.check().await?;
+    let mut notices = Vec::new();
     for table in &config.tables {
         match catalog.load_table(&table.ident).await {
             Ok(loaded) => {
                 check_table(&loaded.metadata)
                     .and_then(|()| check_existing(&loaded.metadata, table))
                     .map_err(|error| error.with("table", &table.name))?;
+                notices.extend(kept_in_summary(config, table, &loaded));
             }
             Err(error) if error.code() == "TABLE_NOT_FOUND" => check_creatable(table)?,
             Err(error) => return Err(error.with("table", &table.name)),
         }
     }
-    Ok(())
+    Ok(notices)
+}
+
+/// Tells of a table that keeps the offsets in its snapshots, which costs more than a property. What is
+/// wrong with its state is for the tasks to say.
+fn kept_in_summary(
+    config: &SinkConfig,
+    table: &TableConfig,
+    loaded: &LoadedTable,
+) -> Option<ConfigProblem> {
+    let state = stored_state_of(&loaded.metadata, &config.wid, &table.branch).ok()??;
+    (state.stored_in == StoredIn::Summary).then(|| ConfigProblem {
+        key: "frazil.state.location".to_owned(),
+        level: Level::Warning,
+        message: format!(
+            "table `{}` keeps the connector's offsets in the summaries of its snapshots, not in a \
+             property; expire old snapshots, since each repeats them",
+            table.name
+        ),
+    })
 }
 
 fn check_creatable(table: &TableConfig) -> Result<()> {

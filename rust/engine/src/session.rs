@@ -45,6 +45,7 @@ use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
+pub(crate) use open::converter;
 use routes::Routes;
 use table::{SealFailure, SessionContext, TableSlot};
 
@@ -110,7 +111,9 @@ impl Session {
         let runtime = Runtime::shared()?;
         let catalog = runtime.wait("opening the catalog", PUT_WAIT, async {
             let catalog = catalog::open(&config.catalog)?;
-            crate::preflight::check_tables(&config, &catalog).await?;
+            for notice in crate::preflight::check_tables(&config, &catalog).await? {
+                tracing::warn!(connector = %config.connector, "{}", notice.message);
+            }
             Ok(catalog)
         })?;
         let inner = Inner::new(config, runtime, catalog);

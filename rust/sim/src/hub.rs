@@ -7,6 +7,7 @@ use frazil_core::commit::action::{
     Action, Answer, Checked, CommitLimits, CommitSetup, Entropy, Submission,
 };
 use frazil_core::commit::attempt::CommitMachine;
+use frazil_core::commit::location::StateLocation;
 use frazil_core::commit::outcome::SegmentOutcome;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::coordinator::{
@@ -236,7 +237,11 @@ fn begin(w: &mut World, hub: &mut Hub, table: usize, batch: Vec<Segment>, now_ms
     let setup = CommitSetup {
         table: w.names.tables[table].clone(),
         identity: identity(hub.id, w.plan.tables[table].branch),
-        limits: CommitLimits::default(),
+        limits: CommitLimits {
+            // The simulated catalog stores properties.
+            state_location: StateLocation::Property,
+            ..CommitLimits::default()
+        },
     };
     let dice = Dice(Rng::new(w.rng.bits()));
     let mut machine = CommitMachine::new(setup, batch.clone(), dice);

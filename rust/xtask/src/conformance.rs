@@ -15,6 +15,7 @@ use crate::run::{Log, root};
 
 const CASES: &str = "tests/conformance";
 const RUNNER: &str = "build/bed/conformance";
+const PEER_PAGE: &str = "docs/conformance-peer.md";
 
 /// What was asked for on the command line.
 #[derive(Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) coverage: bool,
     /// Tells how long each case took.
     pub(crate) verbose: bool,
+    /// Runs them through Apache Iceberg's sink and writes the page that compares.
+    pub(crate) peer: bool,
 }
 
 /// Runs the cases and tells whether all went well. The plugin is built first if it is not there.
@@ -46,7 +49,6 @@ pub(crate) fn all(log: &Log) -> Result<(bool, Vec<TestResult>), Failure> {
 }
 
 fn command(wanted: &Wanted) -> Result<Command, Failure> {
-    let jar = plugin()?;
     let runner = root().join(RUNNER);
     if !runner.join("classes").is_dir() {
         return Err(format!("{RUNNER} is missing: run ./x bed"));
@@ -64,7 +66,17 @@ fn command(wanted: &Wanted) -> Result<Command, Failure> {
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
     ]);
     let mut path = OsString::from(runner.join("classes"));
-    for part in [runner.join("*"), jar] {
+    let mut parts = vec![runner.join("*")];
+    let mut comparison = Vec::new();
+    if wanted.peer {
+        let (version, libraries) = peer()?;
+        parts.push(libraries.join("*"));
+        comparison.extend([OsString::from("--peer"), root().join(PEER_PAGE).into()]);
+        comparison.extend([OsString::from("--peer-version"), version.into()]);
+    } else {
+        parts.push(plugin()?);
+    }
+    for part in parts {
         path.push(":");
         path.push(part);
     }
@@ -72,6 +84,7 @@ fn command(wanted: &Wanted) -> Result<Command, Failure> {
         .arg("-cp")
         .arg(path)
         .arg("io.frazil.conformance.Conformance");
+    command.args(comparison);
     if let Some(library) = env::var_os("FRAZIL_LIBRARY") {
         command.arg("--library").arg(library);
     }
@@ -93,6 +106,22 @@ fn command(wanted: &Wanted) -> Result<Command, Failure> {
         command.arg(called_from()?.join(case));
     }
     Ok(command)
+}
+
+/// Returns the peer's newest version in the bed, and where its libraries are.
+fn peer() -> Result<(String, PathBuf), Failure> {
+    let mut found: Vec<(String, PathBuf)> = fs::read_dir(root().join("build/bed"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_prefix("peer-")?.to_owned(), entry.path()))
+        })
+        .collect();
+    found.sort();
+    let missing = "the peer is not in build/bed: run gradle --no-daemon :bed:peerLibraries";
+    found.pop().ok_or_else(|| missing.to_owned())
 }
 
 /// Returns the folder that paths on the command line are meant from.

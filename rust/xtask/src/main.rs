@@ -44,11 +44,12 @@ usage: ./x TASK
         docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
         random for so long. --all: every scenario. --built: with library and plugin as they are.
         --note: only notes the results of a JUnit report. Words after `--` go to pytest.
-  conformance [--case FILE]... [--only WORD] [--coverage] [--verbose]
+  conformance [--case FILE]... [--only WORD] [--coverage] [--verbose] [--peer]
         Runs the cases of tests/conformance through the plugin: records in, tables out.
         --case: a file of your own, in the format of tests/conformance/README.md. --only: cases
         with a word in their file or name. --coverage: which source types were tried on which
-        column types. --verbose: how long each took.
+        column types. --verbose: how long each took. --peer: through Apache Iceberg's sink, with the
+        differences written into docs/conformance-peer.md.
   sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
         Runs the state machines in a simulated world and checks each step (rust/sim).
         --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
@@ -100,11 +101,7 @@ fn dispatch() -> Result<bool, Failure> {
         "mutants" => without_guards(arguments),
         "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
         "bed" => none(arguments).and_then(|()| tools::bed(&run::Log::open("bed")?)),
-        "tidy" => none(arguments).and_then(|()| {
-            let complaints = tidy::check()?;
-            complaints.iter().for_each(|line| println!("{line}"));
-            Ok(complaints.is_empty())
-        }),
+        "tidy" => none(arguments).and_then(|()| Ok(sound(&tidy::check()?))),
         other => Err(format!("there is no task `{other}`\n{HELP}")),
     }
 }
@@ -148,6 +145,7 @@ fn conformance_cases(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
             Long("only") => wanted.only = Some(text(&mut arguments)?),
             Long("coverage") => wanted.coverage = true,
             Long("verbose") => wanted.verbose = true,
+            Long("peer") => wanted.peer = true,
             other => return Err(other.unexpected().to_string()),
         }
     }
@@ -198,40 +196,40 @@ fn chaos_runs(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
 
 /// Checks a table of numbered things and their tests, after writing it when that is asked for.
 fn covers_table(
-    mut arguments: lexopt::Parser,
+    arguments: lexopt::Parser,
     write_table: fn() -> Result<(), Failure>,
     check: fn() -> Result<Vec<String>, Failure>,
 ) -> Result<bool, Failure> {
-    let mut write = false;
-    while let Some(argument) = next(&mut arguments)? {
-        match argument {
-            Long("write") => write = true,
-            other => return Err(other.unexpected().to_string()),
-        }
-    }
-    if write {
+    if is_to_write(arguments)? {
         write_table()?;
     }
-    let complaints = check()?;
-    complaints.iter().for_each(|line| println!("{line}"));
-    Ok(complaints.is_empty())
+    Ok(sound(&check()?))
 }
 
-fn promise_table(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
-    let mut write = false;
-    while let Some(argument) = next(&mut arguments)? {
-        match argument {
-            Long("write") => write = true,
-            other => return Err(other.unexpected().to_string()),
-        }
-    }
-    if write {
+fn promise_table(arguments: lexopt::Parser) -> Result<bool, Failure> {
+    if is_to_write(arguments)? {
         promises::write()?;
         return Ok(true);
     }
-    let complaints = promises::check(&[])?;
+    Ok(sound(&promises::check(&[])?))
+}
+
+/// Tells whether `--write`, the only argument there may be, is given.
+fn is_to_write(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut write = false;
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("write") => write = true,
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    Ok(write)
+}
+
+/// Prints the complaints and tells whether there are none.
+fn sound(complaints: &[String]) -> bool {
     complaints.iter().for_each(|line| println!("{line}"));
-    Ok(complaints.is_empty())
+    complaints.is_empty()
 }
 
 fn without_guards(mut arguments: lexopt::Parser) -> Result<bool, Failure> {

@@ -4,6 +4,7 @@
 use iceberg::TableIdent;
 use uuid::Uuid;
 
+use super::location::{Keep, StateLocation};
 use super::outcome::SegmentOutcome;
 use super::plan::CommitIdentity;
 use super::state::WriterState;
@@ -27,6 +28,8 @@ pub struct CommitLimits {
     pub one_owner: bool,
     /// What to do when the writer's last commit was rolled back.
     pub rollback: RollbackPolicy,
+    /// Where the writer's state is kept.
+    pub state_location: StateLocation,
 }
 
 /// What to do when a branch was rolled back behind the writer's last commit. The offsets of the
@@ -50,6 +53,7 @@ impl Default for CommitLimits {
             unknown_pause_max_ms: 60_000,
             one_owner: false,
             rollback: RollbackPolicy::Warn,
+            state_location: StateLocation::Auto,
         }
     }
 }
@@ -111,6 +115,8 @@ pub struct Submission<V> {
     pub batch: Vec<usize>,
     /// The state after the commit, to be signed by [`CommitIdentity::sign`].
     pub state: WriterState,
+    /// Where the state goes.
+    pub keep: Keep,
 }
 
 /// What came of a submission.
@@ -156,6 +162,12 @@ pub enum Note {
     RolledBack {
         /// The snapshot of that commit.
         snapshot_id: i64,
+    },
+    /// The catalog refused the first commit of this writer, which sets table properties; it is made
+    /// without them.
+    PropertiesRefused {
+        /// The refusal.
+        report: String,
     },
     /// There was no clear answer; the table is read again after a pause.
     Unclear {

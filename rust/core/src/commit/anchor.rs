@@ -18,6 +18,7 @@ use iceberg::spec::TableMetadata;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::recover::entry;
 use super::state::{NONE, PARTITIONS_MAX, WriterState, is_topic_key, topic_key};
 use crate::error::{Result, SinkError};
 use crate::offsets::TopicPartition;
@@ -142,20 +143,50 @@ impl ResetOffsets {
 }
 
 impl Anchor {
-    /// Reads the resets of `wid` from the properties of a table; none when there is no such
-    /// property.
+    /// Reads the resets of `wid` from the properties of a table, or from the summary of a snapshot where
+    /// the catalog takes no properties; none when neither has any.
     ///
     /// # Errors
     ///
     /// `STATE_INVALID` or `STATE_VERSION_UNKNOWN`: a reset that is not understood must not be
     /// taken for none.
     pub fn of(metadata: &TableMetadata, wid: &str) -> Result<Anchor> {
-        match metadata.properties().get(&anchor_key(wid)) {
-            None => Ok(Anchor::default()),
-            Some(text) => {
-                Anchor::parse(text).map_err(|error| error.with("property", anchor_key(wid)))
+        let key = anchor_key(wid);
+        let parse = |text: &str| Anchor::parse(text).map_err(|error| error.with("property", &key));
+        let carriers = metadata.snapshots().filter_map(|snapshot| {
+            let text = entry(snapshot, &key)?;
+            Some((snapshot.sequence_number(), text))
+        });
+        // Each commit hands on what the one before it knew.
+        let carried = carriers.max_by_key(|(sequence_number, _)| *sequence_number);
+        let stored = metadata.properties().get(&key).map(String::as_str);
+        let mut newest = Anchor::default();
+        for text in stored.into_iter().chain(carried.map(|(_, text)| text)) {
+            let anchor = parse(text)?;
+            if anchor.epoch > newest.epoch {
+                newest = anchor;
             }
         }
+        Ok(newest)
+    }
+
+    /// Returns the entry that hands the resets on in the summary of a snapshot: its key and its value;
+    /// `None` when there were none.
+    ///
+    /// # Errors
+    ///
+    /// An internal error when they cannot be written.
+    pub(super) fn write_summary(&self, wid: &str) -> Result<Option<(String, String)>> {
+        match self.epoch {
+            0 => Ok(None),
+            _ => Ok(Some((anchor_key(wid), self.write()?))),
+        }
+    }
+
+    /// Tells whether the last reset names every partition, so that no offset from before it counts.
+    pub fn begins_anew(&self) -> bool {
+        let last = self.resets.last();
+        last.is_some_and(|reset| reset.offsets.is_everything())
     }
 
     /// Reads the value of the property.

@@ -23,6 +23,7 @@ use super::action::{
     Action, Answer, Checked, CommitSetup, Entropy, Note, RollbackPolicy, Submission, pause_ms,
 };
 use super::batch::{Choice, choose, order};
+use super::location::Keep;
 use super::outcome::{SegmentOutcome, is_made_by, rolled_back};
 use super::owner::{OwnerWatch, Ownership, owned_elsewhere};
 use super::state::WriterState;
@@ -47,8 +48,12 @@ struct Pending<V> {
     state: WriterState,
     /// The table that the last attempt was built on.
     base: V,
+    /// Where the last attempt put the state.
+    keep: Keep,
     /// The answer of the last attempt if it was a refusal.
     refused: Option<SinkError>,
+    /// Whether it was the catalog that refused.
+    by_catalog: bool,
     /// Whether the last attempt had no clear answer.
     unclear: bool,
 }
@@ -91,6 +96,8 @@ pub struct CommitMachine<V, E> {
     /// Snapshots that were submitted, with their segments.
     submitted: Vec<(i64, Vec<usize>)>,
     counts: Counts,
+    /// The catalog was seen to refuse table properties.
+    without_properties: bool,
     notes: Vec<Note>,
 }
 
@@ -111,6 +118,7 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
             pending: None,
             submitted: Vec::new(),
             counts: Counts::default(),
+            without_properties: false,
             notes: Vec::new(),
         }
     }
@@ -213,12 +221,18 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
         match answer {
             Answer::Committed(table) => self.judge(table).unwrap_or_else(|error| self.stop(error)),
             Answer::Conflict(error) => self.lost_race(error),
-            Answer::Refused(error) => self.refused(error),
+            Answer::Refused(error) => {
+                if let Some(pending) = &mut self.pending {
+                    pending.by_catalog = true;
+                }
+                self.refused(error)
+            }
             Answer::Unauthorized(error) => {
                 self.counts.unauthorized += 1;
-                match self.counts.unauthorized {
-                    1 => self.look(),
-                    _ => self.stop(error),
+                // Some catalogs have a right of its own for properties.
+                match self.counts.unauthorized == 1 || self.does_without_properties(&error) {
+                    true => self.look(),
+                    false => self.stop(error),
                 }
             }
             Answer::Unknown(error) => {
@@ -300,9 +314,25 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
         } else if let Some(refused) = pending.refused.take()
             && !pending.base.has_moved(table)
         {
-            return Err(refused);
+            let by_catalog = pending.by_catalog;
+            if !(by_catalog && self.does_without_properties(&refused)) {
+                return Err(refused);
+            }
         }
         Ok(())
+    }
+
+    /// Decides whether a commit that the catalog refused is tried once more without table properties:
+    /// it is when that commit was to show whether the catalog stores any.
+    fn does_without_properties(&mut self, refused: &SinkError) -> bool {
+        let is_first = self.pending.as_ref().map(|pending| pending.keep) == Some(Keep::Both);
+        if is_first && !self.without_properties {
+            self.without_properties = true;
+            let report = refused.report();
+            self.notes.push(Note::PropertiesRefused { report });
+            return true;
+        }
+        false
     }
 
     /// Refuses a table that does not say what its offsets were reset to: what it says of them is
@@ -420,7 +450,7 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
             {
                 return Err(SinkError::fatal(
                     "STATE_NOT_STORED",
-                    "the catalog took a snapshot without the table properties of the same request; use a catalog that applies commits as a whole",
+                    "the catalog took a snapshot without the table properties of the same request; set `frazil.state.location=summary`, which keeps the offsets in the snapshots",
                 )
                 .with("snapshot", snapshot_id));
             }
@@ -435,6 +465,10 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
     }
 
     fn send(&mut self, table: V, batch: Vec<usize>, state: WriterState) -> Action<V> {
+        let keep = match self.without_properties {
+            true => Keep::Summary,
+            false => self.setup.limits.state_location.keep(Some(&state)),
+        };
         // Another batch is another commit: an id stands for one set of segments.
         let same = self.pending.take().filter(|p| p.batch == batch);
         let commit_id = same.map_or_else(|| self.entropy.uuid(), |pending| pending.commit_id);
@@ -447,7 +481,9 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
             batch: batch.clone(),
             state: state.clone(),
             base: table.clone(),
+            keep,
             refused: None,
+            by_catalog: false,
             unclear: false,
         });
         self.submitted.push((snapshot_id, batch.clone()));
@@ -459,6 +495,7 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
             attempt: self.attempt_number(),
             batch,
             state,
+            keep,
         })
     }
 

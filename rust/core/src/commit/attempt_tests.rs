@@ -4,6 +4,7 @@ use iceberg::{NamespaceIdent, TableIdent};
 
 use super::*;
 use crate::commit::action::CommitLimits;
+use crate::commit::location::{StateLocation, StoredIn};
 use crate::commit::plan::CommitIdentity;
 use crate::commit::test_support::{range, segment};
 use crate::offsets::TopicPartition;
@@ -145,7 +146,15 @@ fn machine_with(limits: CommitLimits, segments: Vec<Segment>) -> Machine {
 }
 
 fn machine(segments: Vec<Segment>) -> Machine {
-    machine_with(CommitLimits::default(), segments)
+    kept(StateLocation::Property, segments)
+}
+
+fn kept(state_location: StateLocation, segments: Vec<Segment>) -> Machine {
+    let limits = CommitLimits {
+        state_location,
+        ..CommitLimits::default()
+    };
+    machine_with(limits, segments)
 }
 
 fn of_session(session: u128, seq: u64, start: i64, end: i64) -> Segment {
@@ -515,6 +524,78 @@ fn a_closed_door_is_tried_once_more() {
     assert_eq!(submission(machine.loaded(table)).attempt, 2);
     let shut = machine.answered(Answer::Unauthorized(failure("UNAUTHORIZED")));
     assert_eq!(ended(shut), "B UNAUTHORIZED");
+}
+
+/// Refuses a submission until the machine looks at the table again.
+#[track_caller]
+fn refuse(machine: &mut Machine, refusal: fn(SinkError) -> Answer<Table>) {
+    loads(machine.answered(refusal(SinkError::fatal("REFUSED", "no"))));
+}
+
+#[test]
+fn a_first_commit_that_is_refused_is_made_once_more_without_properties() {
+    let table = Table::new();
+    for applied in [true, false] {
+        let mut machine = kept(StateLocation::Auto, one());
+        let made = first(&mut machine, &table);
+        assert_eq!(made.keep, Keep::Both);
+        refuse(&mut machine, Answer::Refused);
+        let next = submission(machine.loaded(table.clone()));
+        assert_eq!((next.keep, next.commit_id), (Keep::Summary, made.commit_id));
+        if applied {
+            assert_eq!(
+                ended(machine.answered(Answer::Committed(table.after(&next)))),
+                "D"
+            );
+            let refused = |note: &Note| matches!(note, Note::PropertiesRefused { .. });
+            assert!(machine.take_notes().iter().any(refused));
+        } else {
+            refuse(&mut machine, Answer::Refused);
+            assert_eq!(ended(machine.loaded(table.clone())), "B REFUSED");
+        }
+    }
+}
+
+#[test]
+fn a_right_that_only_properties_need_is_done_without() {
+    let table = Table::new();
+    let mut machine = kept(StateLocation::Auto, one());
+    first(&mut machine, &table);
+    for keep in [Keep::Both, Keep::Summary] {
+        refuse(&mut machine, Answer::Unauthorized);
+        assert_eq!(submission(machine.loaded(table.clone())).keep, keep);
+    }
+    let shut = machine.answered(Answer::Unauthorized(failure("UNAUTHORIZED")));
+    assert_eq!(ended(shut), "B UNAUTHORIZED");
+}
+
+#[test]
+fn properties_are_given_up_only_where_none_was_ever_stored() {
+    let stored = |stored_in| {
+        let mut table = Table::new().taken("here/1", 1, 0);
+        table.state.as_mut().unwrap().stored_in = stored_in;
+        table
+    };
+    use StateLocation::{Auto, Property, Summary};
+    for (location, stored_in, keep) in [
+        (Auto, StoredIn::Property, Keep::Property),
+        (Auto, StoredIn::Summary, Keep::Summary),
+        (Property, StoredIn::Nowhere, Keep::Property),
+        (Property, StoredIn::Summary, Keep::Property),
+        (Summary, StoredIn::Property, Keep::Summary),
+    ] {
+        let table = stored(stored_in);
+        let mut machine = kept(location, one());
+        assert_eq!(first(&mut machine, &table).keep, keep);
+        refuse(&mut machine, Answer::Refused);
+        assert_eq!(ended(machine.loaded(table)), "B REFUSED");
+    }
+    // What could not be built says nothing about the catalog.
+    let table = stored(StoredIn::Nowhere);
+    let mut machine = kept(Auto, one());
+    assert_eq!(first(&mut machine, &table).keep, Keep::Both);
+    refuse(&mut machine, Answer::NotSent);
+    assert_eq!(ended(machine.loaded(table)), "B REFUSED");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iceberg::spec::TableMetadata;
+use iceberg::spec::{SnapshotRef, TableMetadata};
 use uuid::Uuid;
 
 use super::recover::history;
@@ -43,10 +43,11 @@ impl SegmentOutcome {
 
 /// The codes of refusals that no waiting cures. A repeated attempt could even do harm: a catalog
 /// that does not store the offsets takes the rows again each time.
-const FINAL_CODES: [&str; 3] = [
+const FINAL_CODES: [&str; 4] = [
     "TABLE_ROLLED_BACK",
     "TABLE_OWNED_ELSEWHERE",
     "STATE_NOT_STORED",
+    "STATE_TOO_LARGE",
 ];
 
 /// Returns the code of a refusal that no waiting cures, if `report` is that of one: the tasks stop at
@@ -72,9 +73,21 @@ pub fn has_moved(base: &TableMetadata, now: &TableMetadata) -> bool {
 }
 
 /// Tells whether `snapshot_id` is the head of `branch` or one of its ancestors; those of the main
-/// branch when there is no such branch yet, since its first commit would build on them.
+/// branch when there is no such branch yet, since its first commit would build on them. A snapshot
+/// from before the oldest ancestor that has not expired passes for one.
 pub fn is_in_history(metadata: &TableMetadata, branch: &str, snapshot_id: i64) -> bool {
-    history(metadata, branch).any(|snapshot| snapshot.snapshot_id() == snapshot_id)
+    let mut oldest = None;
+    for snapshot in history(metadata, branch) {
+        if snapshot.snapshot_id() == snapshot_id {
+            return true;
+        }
+        oldest = Some(snapshot);
+    }
+    let is_cut = oldest.is_some_and(|oldest| oldest.parent_snapshot_id().is_some());
+    let before = |asked: &SnapshotRef| {
+        oldest.is_some_and(|oldest| asked.sequence_number() < oldest.sequence_number())
+    };
+    is_cut && metadata.snapshot_by_id(snapshot_id).is_some_and(before)
 }
 
 /// Returns the error of a branch that was rolled back behind the writer's last commit, snapshot

@@ -3,12 +3,17 @@
 //! Everything is derived from one metadata object. Nothing here rebases: a request whose
 //! requirements fail is planned anew from newer metadata, after the offsets were judged again.
 
-use iceberg::spec::{FormatVersion, Schema, Snapshot, SnapshotRef, Summary, TableMetadata};
+use iceberg::spec::{
+    FormatVersion, Schema, Snapshot, SnapshotRef, SnapshotReference, SnapshotRetention, Summary,
+    TableMetadata,
+};
 use iceberg::{TableRequirement, TableUpdate};
 use uuid::Uuid;
 
+use super::anchor::Anchor;
+use super::location::Keep;
 use super::recover::parent_of;
-use super::state::WriterState;
+use super::state::{WriterState, property_key};
 use super::summary::summary;
 use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
@@ -56,7 +61,8 @@ pub struct CommitIdentity {
     pub hub_id: String,
     /// The branch that is committed to.
     pub branch: String,
-    /// The longest property that may hold the state; a longer one is cut into shards.
+    /// The longest property that may hold the state; a longer one is cut into shards. A summary is
+    /// not cut.
     pub state_bytes_max: usize,
 }
 
@@ -94,6 +100,10 @@ pub struct Attempt<'a> {
     pub segments: &'a [&'a Segment],
     /// The writer's state after the commit, as [`super::batch::choose`] returned it.
     pub state: WriterState,
+    /// Where the state goes.
+    pub keep: Keep,
+    /// The resets to hand on where the state goes into the summary.
+    pub anchor: &'a Anchor,
     /// The location of the manifest list.
     pub manifest_list: String,
     /// The first row id and the number of row ids given out; required in format version 3.
@@ -141,20 +151,23 @@ pub fn commit(metadata: &TableMetadata, base: &Base, attempt: &Attempt<'_>) -> R
         attempt.now_ms,
     );
     let parent_summary = base.parent.as_ref().map(|parent| parent.summary());
-    let summary = summary(&identity.wid, &state, attempt.segments, parent_summary);
+    let mut summary = summary(&identity.wid, &state, attempt.segments, parent_summary);
+    carry(&mut summary, &state, attempt)?;
     let snapshot = snapshot(metadata, base, attempt, summary)?;
-    let mut updates = branch_updates(metadata, snapshot, &identity.branch)?;
-    let stored = |key: &str| metadata.properties().contains_key(key);
-    let shards = WriterState::shards(stored, &identity.wid, &identity.branch);
-    let limit = identity.state_bytes_max;
-    let change = state.write_within(&identity.wid, &identity.branch, shards, limit)?;
-    updates.push(TableUpdate::SetProperties {
-        updates: change.set.into_iter().collect(),
-    });
-    if !change.remove.is_empty() {
-        updates.push(TableUpdate::RemoveProperties {
-            removals: change.remove,
+    let mut updates = snapshot_updates(metadata, snapshot, attempt)?;
+    if attempt.keep.in_property() {
+        let stored = |key: &str| metadata.properties().contains_key(key);
+        let shards = WriterState::shards(stored, &identity.wid, &identity.branch);
+        let limit = identity.state_bytes_max;
+        let change = state.write_within(&identity.wid, &identity.branch, shards, limit)?;
+        updates.push(TableUpdate::SetProperties {
+            updates: change.set.into_iter().collect(),
         });
+        if !change.remove.is_empty() {
+            updates.push(TableUpdate::RemoveProperties {
+                removals: change.remove,
+            });
+        }
     }
     Ok(CommitPlan {
         requirements: vec![
@@ -168,6 +181,24 @@ pub fn commit(metadata: &TableMetadata, base: &Base, attempt: &Attempt<'_>) -> R
         ],
         updates,
     })
+}
+
+/// Puts the state and the resets into the summary, where they go.
+fn carry(summary: &mut Summary, state: &WriterState, attempt: &Attempt<'_>) -> Result<()> {
+    if !attempt.keep.in_summary() {
+        return Ok(());
+    }
+    let wid = &attempt.identity.wid;
+    let written = state.write_summary(wid, attempt.identity.state_bytes_max);
+    let (key, text) = match written {
+        // The property holds it, in parts.
+        Err(_) if attempt.keep.in_property() => return Ok(()),
+        written => written?,
+    };
+    let entries = &mut summary.additional_properties;
+    entries.insert(key, text);
+    entries.extend(attempt.anchor.write_summary(wid)?);
+    Ok(())
 }
 
 fn snapshot(
@@ -196,12 +227,20 @@ fn snapshot(
     }
 }
 
-/// Returns the updates that add `snapshot` to `branch` and keep the branch's retention.
-fn branch_updates(
+/// Returns the updates that add `snapshot` to the branch and keep the branch's retention. Where the
+/// summary alone has the state, a tag keeps the snapshot from expiring; elsewhere there is none.
+fn snapshot_updates(
     metadata: &TableMetadata,
     snapshot: Snapshot,
-    branch: &str,
+    attempt: &Attempt<'_>,
 ) -> Result<Vec<TableUpdate>> {
+    let branch = attempt.identity.branch.as_str();
+    let tag = property_key(&attempt.identity.wid, branch);
+    // Without an age of its own a tag would have that of the table's properties.
+    let retention = SnapshotRetention::Tag {
+        max_ref_age_ms: Some(i64::MAX),
+    };
+    let reference = SnapshotReference::new(attempt.snapshot_id, retention);
     let refused = |error: iceberg::Error| {
         SinkError::fatal(
             "SNAPSHOT_REFUSED",
@@ -215,6 +254,10 @@ fn branch_updates(
         .clone()
         .into_builder(None)
         .set_branch_snapshot(snapshot, branch)
+        .and_then(|builder| match attempt.keep {
+            Keep::Summary => builder.set_ref(&tag, reference),
+            Keep::Property | Keep::Both => Ok(builder.remove_ref(&tag)),
+        })
         .and_then(|builder| builder.build())
         .map_err(refused)?;
     Ok(built.changes)

@@ -7,6 +7,7 @@ use iceberg::spec::{
 
 use super::*;
 use crate::commit::anchor::{Anchor, ResetOffsets, anchor_key};
+use crate::commit::location::StoredIn;
 use crate::commit::recover::{rebuilt_state_of, state_of, stored_state_of};
 use crate::commit::test_support::{range, segment};
 use crate::commit::{batch, outcome};
@@ -57,6 +58,16 @@ fn identity(branch: &str) -> CommitIdentity {
 }
 
 fn plan(metadata: &TableMetadata, branch: &str, id: i64, segments: &[&Segment]) -> CommitPlan {
+    plan_in(metadata, branch, id, segments, Keep::Property)
+}
+
+fn plan_in(
+    metadata: &TableMetadata,
+    branch: &str,
+    id: i64,
+    segments: &[&Segment],
+    keep: Keep,
+) -> CommitPlan {
     let state = state_of(metadata, "w1", branch).unwrap();
     let choice = batch::choose(
         metadata.uuid(),
@@ -75,6 +86,8 @@ fn plan(metadata: &TableMetadata, branch: &str, id: i64, segments: &[&Segment]) 
         now_ms: NOW + id,
         segments,
         state: choice.state,
+        keep,
+        anchor: &Anchor::of(metadata, "w1").unwrap(),
         manifest_list: format!("memory:///t/metadata/{id}.avro"),
         row_range: base.first_row_id.map(|first| (first, rows)),
     };
@@ -224,6 +237,175 @@ fn a_new_branch_continues_the_main_branch_and_its_offsets() {
     assert_eq!(bound(&branched, "old"), Some(10));
 }
 
+fn kept(metadata: &TableMetadata, keep: Keep, id: i64, start: i64, end: i64) -> TableMetadata {
+    let one = segment(id as u64, vec![range("t", 0, start, end, Some(start))]);
+    apply(metadata, &plan_in(metadata, "main", id, &[&one], keep))
+}
+
+fn stored_in(metadata: &TableMetadata) -> StoredIn {
+    stored_state_of(metadata, "w1", "main")
+        .unwrap()
+        .unwrap()
+        .stored_in
+}
+
+fn foreign(metadata: &TableMetadata, id: i64) -> TableMetadata {
+    let plan = plan(metadata, "main", id, &[]);
+    let mut builder = metadata.clone().into_builder(None);
+    for update in plan.updates {
+        let update = match update {
+            TableUpdate::AddSnapshot { snapshot } => TableUpdate::AddSnapshot {
+                snapshot: Snapshot::builder()
+                    .with_snapshot_id(id)
+                    .with_parent_snapshot_id(snapshot.parent_snapshot_id())
+                    .with_sequence_number(snapshot.sequence_number())
+                    .with_timestamp_ms(snapshot.timestamp_ms())
+                    .with_manifest_list(snapshot.manifest_list())
+                    .with_summary(Summary {
+                        operation: iceberg::spec::Operation::Append,
+                        additional_properties: Default::default(),
+                    })
+                    .build(),
+            },
+            TableUpdate::SetProperties { .. } | TableUpdate::RemoveSnapshotRef { .. } => continue,
+            other => other,
+        };
+        builder = update.apply(builder).unwrap();
+    }
+    builder.build().unwrap().metadata
+}
+
+fn expired(metadata: TableMetadata, ids: &[i64]) -> TableMetadata {
+    let builder = metadata.into_builder(None).remove_snapshots(ids);
+    builder.build().unwrap().metadata
+}
+
+#[test]
+fn a_state_in_the_summary_needs_no_property_and_is_kept_by_a_tag() {
+    let first = kept(&table(FormatVersion::V2), Keep::Summary, 1, 0, 10);
+    let second = kept(&first, Keep::Summary, 2, 10, 20);
+    assert!(second.properties().is_empty(), "{:?}", second.properties());
+    assert_eq!(
+        (bound(&second, "main"), stored_in(&second)),
+        (Some(20), StoredIn::Summary)
+    );
+    let state = state_of(&second, "w1", "main").unwrap().unwrap();
+    assert!(outcome::is_made_by(Some(&state), Uuid::from_u128(2)));
+    let tag = |metadata: &TableMetadata| metadata.snapshot_for_ref("frazil.w.w1").cloned();
+    assert_eq!(tag(&second).unwrap().snapshot_id(), 2);
+    assert_eq!(
+        bound(&second, "audit"),
+        Some(20),
+        "a branch begins from what it shows"
+    );
+    assert_eq!(state_of(&second, "other", "main").unwrap(), None);
+    // Others commit, and everything but the newest snapshot and what a tag keeps expires.
+    let later = foreign(&foreign(&second, 3), 4);
+    assert_eq!(bound(&later, "main"), Some(20));
+    let kept_by_tag = expired(later.clone(), &[1, 3]);
+    assert_eq!(bound(&kept_by_tag, "main"), Some(20));
+    assert!(
+        outcome::is_in_history(&kept_by_tag, "main", 2),
+        "nothing was rolled back"
+    );
+    let third = kept(&kept_by_tag, Keep::Summary, 5, 20, 30);
+    assert_eq!(bound(&third, "main"), Some(30));
+    // Back in a property, no snapshot is kept from expiring.
+    let moved = kept(&third, Keep::Property, 6, 30, 40);
+    assert_eq!(
+        (bound(&moved, "main"), stored_in(&moved)),
+        (Some(40), StoredIn::Property)
+    );
+    assert_eq!(tag(&moved), None);
+    let back = kept(&moved, Keep::Summary, 7, 40, 50);
+    assert_eq!(
+        (bound(&back, "main"), stored_in(&back)),
+        (Some(50), StoredIn::Summary)
+    );
+}
+
+#[test]
+fn a_rollback_moves_no_t_wherever_the_state_is() {
+    for keep in [Keep::Property, Keep::Both, Keep::Summary] {
+        let first = kept(&table(FormatVersion::V2), Keep::Both, 1, 0, 10);
+        let second = kept(&first, keep, 2, 10, 20);
+        let back = SnapshotReference::new(1, SnapshotRetention::branch(None, None, None));
+        let builder = second.into_builder(None).set_ref("main", back).unwrap();
+        let rolled_back = builder.build().unwrap().metadata;
+        let state = state_of(&rolled_back, "w1", "main").unwrap().unwrap();
+        assert_eq!(state.snapshot_id, 2, "{keep:?}");
+        assert_eq!(bound(&rolled_back, "main"), Some(20), "{keep:?}");
+        assert!(!outcome::is_in_history(&rolled_back, "main", 2));
+    }
+}
+
+#[test]
+fn a_first_commit_in_both_places_shows_what_the_catalog_stores() {
+    let empty = table(FormatVersion::V2);
+    let ranges = vec![range("t", 0, 0, 10, Some(0)), range("t", 1, 0, 5, Some(0))];
+    let two = segment(1, ranges);
+    let both = apply(&empty, &plan_in(&empty, "main", 1, &[&two], Keep::Both));
+    assert_eq!(stored_in(&both), StoredIn::Property);
+    assert!(both.snapshot_for_ref("frazil.w.w1").is_none());
+    let dropped = without(&both, &["frazil.w.w1"]);
+    assert_eq!(
+        (bound(&dropped, "main"), stored_in(&dropped)),
+        (Some(10), StoredIn::Summary)
+    );
+    // A catalog that stores properties no more is found out by the next commit.
+    let stored = kept(&both, Keep::Property, 2, 10, 20);
+    let third = kept(&stored, Keep::Property, 3, 20, 30);
+    let key = "frazil.w.w1";
+    let stale = stored.properties()[key].clone();
+    let builder = third
+        .into_builder(None)
+        .set_properties([(key.into(), stale)].into());
+    let behind = builder.unwrap().build().unwrap().metadata;
+    assert_eq!(
+        (bound(&behind, "main"), stored_in(&behind)),
+        (Some(30), StoredIn::Nowhere)
+    );
+    let lost = expired(behind, &[1]);
+    let error = state_of(&lost, "w1", "main").unwrap_err();
+    assert_eq!(
+        error.code(),
+        "STATE_LOST",
+        "a part of the offsets is nowhere"
+    );
+}
+
+#[test]
+fn a_state_too_large_for_a_summary_is_refused_or_left_to_the_property() {
+    let empty = table(FormatVersion::V2);
+    let ranges = (0..200).map(|p| range("t", p, 0, 1_000_000, Some(0)));
+    let wide = segment(0, ranges.collect());
+    let both = apply(&empty, &plan_in(&empty, "main", 1, &[&wide], Keep::Both));
+    assert_eq!(stored_in(&both), StoredIn::Property);
+    let summary = both.current_snapshot().unwrap().summary();
+    assert!(!summary.additional_properties.contains_key("frazil.w.w1"));
+    let state = state_of(&both, "w1", "main").unwrap().unwrap();
+    let error = state.write_summary("w1", 700).unwrap_err();
+    assert_eq!(error.code(), "STATE_TOO_LARGE");
+}
+
+#[test]
+fn resets_are_handed_on_by_the_summaries() {
+    let first = kept(&table(FormatVersion::V2), Keep::Summary, 1, 0, 100);
+    let mut again = segment(2, vec![range("t", 0, 40, 50, Some(40))]);
+    again.epoch = 1;
+    let before = reset(&first, &[(0, Some(40))]);
+    let after = apply(
+        &before,
+        &plan_in(&before, "main", 2, &[&again], Keep::Summary),
+    );
+    let lost = without(&after, &[&anchor_key("w1")]);
+    let anchor = Anchor::of(&lost, "w1").unwrap();
+    assert_eq!(anchor.epoch(), 1);
+    let newer = reset(&lost, &[(0, None)]);
+    assert_eq!(Anchor::of(&newer, "w1").unwrap().epoch(), 2);
+    assert_eq!(bound(&newer, "main"), None);
+}
+
 #[test]
 fn a_lost_property_is_rebuilt_only_when_the_history_proves_it_whole() {
     let mut metadata = table(FormatVersion::V2);
@@ -368,6 +550,8 @@ fn retention_of_a_branch_is_kept_and_a_tag_is_refused() {
         now_ms: NOW,
         segments: &[&one],
         state: WriterState::new(metadata.uuid()),
+        keep: Keep::Property,
+        anchor: &Anchor::default(),
         manifest_list: String::new(),
         row_range: None,
     };

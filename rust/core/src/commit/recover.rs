@@ -1,13 +1,15 @@
 //! Finds the writer state of a branch, also when its property is missing.
 //!
-//! The property decides. Without it, on the first use of a branch or after somebody removed it, the
-//! state is put together from the summaries of the branch's own history, newest first, until the
-//! digest in the newest one proves that nothing is missing. Otherwise the answer is an error: an
-//! empty state would write every row again.
+//! What the newest commit of the writer wrote decides: the property, or the summary of its snapshot
+//! when that carries the state ([`super::location`]). Without either, on the first use of a branch or
+//! after the property was removed or not stored, the state is put together from the summaries of the
+//! branch's own history, newest first, until the digest in the newest one proves that nothing is
+//! missing. Otherwise the answer is an error: an empty state would write every row again.
 //!
 //! Whatever is found is read through the anchor: the answer is what counts after the offset resets
 //! that the table has not followed yet.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use iceberg::spec::{SnapshotRef, TableMetadata};
 use uuid::Uuid;
 
 use super::anchor::Anchor;
+use super::location::{Newest, newest};
 use super::state::{MAIN_BRANCH, WriterState, property_key, topic_key};
 use super::summary::{COMMIT_ID, EPOCH, OFFSETS, STATE_DIGEST, WRITER, parse_offsets};
 use crate::error::{Result, SinkError};
@@ -49,10 +52,13 @@ pub fn rebuilt_state_of(
     branch: &str,
 ) -> Result<Option<WriterState>> {
     let anchor = Anchor::of(metadata, wid)?;
-    history(metadata, branch)
-        .find(|snapshot| wid_of(snapshot) == Some(wid))
-        .map(|newest| rebuild(metadata, &anchor, wid, branch, newest))
-        .transpose()
+    match newest(metadata, wid, branch) {
+        None => Ok(None),
+        Some(Newest {
+            state: Some(text), ..
+        }) => WriterState::read_summary(text, wid, metadata.uuid()),
+        Some(newest) => rebuild(metadata, &anchor, wid, branch, newest.snapshot).map(Some),
+    }
 }
 
 fn find(
@@ -62,20 +68,43 @@ fn find(
     branch: &str,
 ) -> Result<Option<WriterState>> {
     let property = |key: &str| metadata.properties().get(key).map(String::as_str);
-    if property(&property_key(wid, branch)).is_some() {
-        return WriterState::read(property, wid, branch, metadata.uuid());
-    }
-    let own = history(metadata, branch).find(|snapshot| wid_of(snapshot) == Some(wid));
-    let Some(newest) = own else {
-        return Ok(None);
+    let read = |branch: &str| WriterState::read(property, wid, branch, metadata.uuid());
+    let Some(newest) = newest(metadata, wid, branch) else {
+        return read(branch);
     };
-    if branch != MAIN_BRANCH
-        && let Some(main) = WriterState::read(property, wid, MAIN_BRANCH, metadata.uuid())?
-        && main.snapshot_id == newest.snapshot_id()
-    {
-        return Ok(Some(main));
+    let snapshot = newest.snapshot;
+    let is_of_newest = |state: &WriterState| state.snapshot_id == snapshot.snapshot_id();
+    let stored = read(branch);
+    // T goes back by no rollback: a property of a later commit counts, though the branch has it no more.
+    let order = |state: &WriterState| {
+        let known = metadata.snapshot_by_id(state.snapshot_id)?;
+        Some(known.sequence_number().cmp(&snapshot.sequence_number()))
+    };
+    let counts = |state: &WriterState| match newest.state {
+        Some(_) => matches!(order(state), Some(Ordering::Equal | Ordering::Greater)),
+        None => order(state) != Some(Ordering::Less),
+    };
+    match stored? {
+        Some(state) if counts(&state) => return Ok(Some(state)),
+        // A property that was copied from another table.
+        None if newest.state.is_none() && property(&property_key(wid, branch)).is_some() => {
+            return Ok(None);
+        }
+        _ => {}
     }
-    rebuild(metadata, anchor, wid, branch, newest).map(Some)
+    // Of a branch that this one began from, or that was published to it.
+    let other_branches = property_key(wid, "");
+    let branches = metadata.properties().keys();
+    let branches = branches.filter_map(|key| key.strip_prefix(&other_branches));
+    for branch in branches.chain([MAIN_BRANCH]) {
+        if let Some(state) = read(branch).ok().flatten().filter(is_of_newest) {
+            return Ok(Some(state));
+        }
+    }
+    match newest.state {
+        Some(text) => WriterState::read_summary(text, wid, metadata.uuid()),
+        None => rebuild(metadata, anchor, wid, branch, snapshot).map(Some),
+    }
 }
 
 /// Returns the snapshot that a commit to `branch` builds on: its head, or for a branch that does
@@ -98,7 +127,7 @@ pub(super) fn history<'a>(
     })
 }
 
-fn entry<'a>(snapshot: &'a SnapshotRef, key: &str) -> Option<&'a str> {
+pub(super) fn entry<'a>(snapshot: &'a SnapshotRef, key: &str) -> Option<&'a str> {
     snapshot
         .summary()
         .additional_properties
@@ -106,7 +135,7 @@ fn entry<'a>(snapshot: &'a SnapshotRef, key: &str) -> Option<&'a str> {
         .map(String::as_str)
 }
 
-fn wid_of(snapshot: &SnapshotRef) -> Option<&str> {
+pub(super) fn wid_of(snapshot: &SnapshotRef) -> Option<&str> {
     entry(snapshot, WRITER)
 }
 

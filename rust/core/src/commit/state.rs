@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::location::StoredIn;
 use super::stored::{StoredTopic, whole_seconds};
 use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
@@ -57,6 +58,8 @@ pub struct WriterState {
     pub connector: String,
     /// The process that made the commit.
     pub hub_id: String,
+    /// Where the state was found.
+    pub stored_in: StoredIn,
     topics: BTreeMap<String, TopicState>,
 }
 
@@ -156,6 +159,7 @@ impl WriterState {
             committed_ms: 0,
             connector: String::new(),
             hub_id: String::new(),
+            stored_in: StoredIn::Nowhere,
             topics: BTreeMap::new(),
         }
     }
@@ -228,6 +232,7 @@ impl WriterState {
             committed_ms: read.m,
             connector: read.d,
             hub_id: read.h,
+            stored_in: StoredIn::Property,
             topics,
         }))
     }
@@ -280,6 +285,41 @@ impl WriterState {
             change.remove.push(key(wid, Some(shard), branch));
         }
         Ok(change)
+    }
+
+    /// Reads the state from the summary of a snapshot, which carries it as `text`. `None` when it was
+    /// written for another table.
+    pub(super) fn read_summary(
+        text: &str,
+        wid: &str,
+        table_uuid: Uuid,
+    ) -> Result<Option<WriterState>> {
+        let key = property_key(wid, MAIN_BRANCH);
+        let property = |asked: &str| (asked == key).then_some(text);
+        let state = WriterState::read(property, wid, MAIN_BRANCH, table_uuid)?;
+        Ok(state.map(|state| WriterState {
+            stored_in: StoredIn::Summary,
+            ..state
+        }))
+    }
+
+    /// Returns the entry that carries the state in the summary of a snapshot: its key and its value.
+    ///
+    /// # Errors
+    ///
+    /// `STATE_TOO_LARGE` over `bytes_max`: every snapshot that a table keeps repeats its summary.
+    pub(super) fn write_summary(&self, wid: &str, bytes_max: usize) -> Result<(String, String)> {
+        let change = self.write_within(wid, MAIN_BRANCH, 0, usize::MAX)?;
+        let entry = change.set.into_iter().next();
+        let (key, text) = entry.ok_or_else(|| SinkError::internal("a state without a value"))?;
+        match text.len() <= bytes_max {
+            true => Ok((key, text)),
+            false => Err(SinkError::fatal(
+                "STATE_TOO_LARGE",
+                "the writer state does not fit into the summary of a snapshot; write fewer topics into one table, raise `frazil.state.max-bytes`, or use a catalog that stores table properties",
+            )
+            .with("bytes", text.len())),
+        }
     }
 
     fn stored(&self) -> BTreeMap<String, StoredTopic> {

@@ -14,7 +14,15 @@ fn table() -> Uuid {
 
 fn read(properties: &BTreeMap<String, String>, branch: &str) -> Result<Option<WriterState>> {
     let look = |key: &str| properties.get(key).map(String::as_str);
-    WriterState::read(look, WID, branch, table())
+    let read = WriterState::read(look, WID, branch, table())?;
+    Ok(read.map(|state| {
+        assert_eq!(state.stored_in, StoredIn::Property);
+        // Nothing of this is stored.
+        WriterState {
+            stored_in: StoredIn::Nowhere,
+            ..state
+        }
+    }))
 }
 
 fn sample() -> WriterState {

@@ -129,7 +129,8 @@ fn instead(family: &str) -> String {
     let reason = match family {
         "hive" => "the Hive metastore protocol is not there yet; put a REST catalog before it",
         "hadoop" => {
-            "a Hadoop catalog cannot commit safely on object stores; use a REST or a SQL catalog"
+            "a Hadoop catalog has no atomic swap, so that two commits could overwrite each other; use \
+             a REST or a SQL catalog"
         }
         "glue" | "s3tables" | "dynamodb" => {
             "AWS catalogs need signed requests, which are not there yet; use another REST catalog"

@@ -14,6 +14,7 @@ use super::reader::Reader;
 use super::routing::{self, DynamicTables};
 use super::table::{self, TableConfig};
 use crate::commit::action::RollbackPolicy;
+use crate::commit::location::StateLocation;
 use crate::control::task::ExternalChange;
 use crate::error::{Result, SinkError};
 use crate::route::RoutePlan;
@@ -75,6 +76,8 @@ pub struct ControlConfig {
     pub table_block_max_ms: u64,
     /// The longest property that holds source offsets.
     pub state_bytes_max: usize,
+    /// Where source offsets are kept.
+    pub state_location: StateLocation,
     /// What to do when the group's offsets were moved, and not through Connect.
     pub external_change: ExternalChange,
     /// Where the tasks of the connector agree on commits.
@@ -241,6 +244,8 @@ fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
         commit_interval_ms: reader.number("iceberg.control.commit.interval-ms")?,
         table_block_max_ms: reader.number("frazil.table.block.max-ms")?,
         state_bytes_max: count(reader, "frazil.state.max-bytes")?,
+        state_location: StateLocation::parse(reader.word("frazil.state.location")?)
+            .unwrap_or_default(),
         coordination,
         topic: read_control_topic(reader)?,
         epoch: reader.number("frazil.internal.epoch")?,
@@ -366,6 +371,7 @@ fn the_keys_read_here_are_in_the_table() {
         "iceberg.control.commit.interval-ms",
         "frazil.table.block.max-ms",
         "frazil.state.max-bytes",
+        "frazil.state.location",
         "frazil.offsets.external.change",
         "frazil.coordination",
         "frazil.control.topic",

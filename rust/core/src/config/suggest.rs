@@ -137,7 +137,7 @@ mod tests {
             ),
             (
                 "iceberg.tables.evolve-schema",
-                "iceberg.tables.evolve-schema-enabled",
+                "iceberg.tables.evolve-schema-mode",
             ),
             (
                 "iceberg.tables.partition-by",

@@ -97,6 +97,54 @@ pub enum NullValues {
     Fail,
 }
 
+/// How a table follows its records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EvolutionMode {
+    /// Its schema stays as it is.
+    #[default]
+    Off,
+    /// It gains columns and nested fields.
+    AddOnly,
+    /// Types are promoted too, and required columns become optional.
+    Full,
+}
+
+impl EvolutionMode {
+    fn parse(word: &str) -> Option<Self> {
+        match word.to_ascii_lowercase().as_str() {
+            "off" => Some(EvolutionMode::Off),
+            "add-only" => Some(EvolutionMode::AddOnly),
+            "full" => Some(EvolutionMode::Full),
+            _ => None,
+        }
+    }
+}
+
+/// What becomes of a record that tells of a change which its table cannot follow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BreakingPolicy {
+    /// It is refused, as any record that does not fit.
+    #[default]
+    Dlq,
+    /// The task stops, whatever Connect tolerates.
+    Fail,
+    /// Its table stops there; the others go on.
+    BlockTable,
+}
+
+/// How one table follows its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EvolutionConfig {
+    /// What may change.
+    pub mode: EvolutionMode,
+    /// Columns and nested fields that one change of the schema may add.
+    pub columns_per_commit: usize,
+    /// Columns and nested fields that the table may have after a change.
+    pub columns_max: usize,
+    /// What becomes of records that the table cannot follow.
+    pub breaking: BreakingPolicy,
+}
+
 /// What is done with one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableConfig {
@@ -122,8 +170,8 @@ pub struct TableConfig {
     pub commit_bytes: Option<u64>,
     /// Whether a missing table is created.
     pub auto_create: bool,
-    /// Whether a column is added for a new field.
-    pub evolve: bool,
+    /// How the table follows its records.
+    pub evolution: EvolutionConfig,
     /// Whether every new column is optional.
     pub force_optional: bool,
     /// Whether names are matched without regard to case.
@@ -247,11 +295,6 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         "auto-create-enabled",
         "iceberg.tables.auto-create-enabled",
     );
-    let evolve = choose(
-        reader,
-        "evolve-schema-enabled",
-        "iceberg.tables.evolve-schema-enabled",
-    );
     let layout = layout::read(reader, name);
     let columns = columns::read(reader, name);
     let config = TableConfig {
@@ -269,21 +312,14 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
             let key = choose(reader, "id-columns", "iceberg.tables.default-id-columns");
             read_columns(reader, &key)
         },
-        partition_by: {
-            let key = choose(
-                reader,
-                "partition-by",
-                "iceberg.tables.default-partition-by",
-            );
-            read_partition_by(reader, &key)
-        },
+        partition_by: read_partition_by(reader, name),
         layout,
         columns,
         commit_interval_ms: reader.number(&interval).unwrap_or_default(),
         commit_rows: reader.number(&format!("iceberg.table.{name}.commit-rows")),
         commit_bytes: reader.number(&format!("iceberg.table.{name}.commit-bytes")),
         auto_create: truth(reader, &auto_create),
-        evolve: truth(reader, &evolve),
+        evolution: read_evolution(reader, name),
         force_optional: truth(reader, "iceberg.tables.schema-force-optional"),
         case_insensitive: truth(reader, "iceberg.tables.schema-case-insensitive"),
         auto_create_props: layout::auto_create_props(reader, name),
@@ -307,6 +343,59 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
     config
 }
 
+/// Reads how table `name` follows its records: its own keys before those for all tables.
+fn read_evolution(reader: &mut Reader<'_>, name: &str) -> EvolutionConfig {
+    let own = format!("iceberg.table.{name}.breaking-change-policy");
+    let breaking = match reader.has(&own) {
+        true => reader.word(&own),
+        false => reader.word("iceberg.tables.breaking-change-policy"),
+    };
+    let count = |key: &str| {
+        let number = reader.number(key).unwrap_or_default();
+        usize::try_from(number).unwrap_or(usize::MAX)
+    };
+    EvolutionConfig {
+        columns_per_commit: count("iceberg.tables.evolve-schema-max-columns-per-commit"),
+        columns_max: count("iceberg.tables.evolve-schema-max-columns"),
+        breaking: match breaking.unwrap_or_default() {
+            word if word.eq_ignore_ascii_case("fail") => BreakingPolicy::Fail,
+            word if word.eq_ignore_ascii_case("block-table") => BreakingPolicy::BlockTable,
+            _ => BreakingPolicy::Dlq,
+        },
+        mode: read_mode(reader, name),
+    }
+}
+
+/// Of each pair of keys the mode counts before the Apache sink's boolean, where `true` is `full`.
+fn read_mode(reader: &mut Reader<'_>, name: &str) -> EvolutionMode {
+    for prefix in [
+        format!("iceberg.table.{name}."),
+        "iceberg.tables.".to_owned(),
+    ] {
+        let mode_key = format!("{prefix}evolve-schema-mode");
+        let truth_key = format!("{prefix}evolve-schema-enabled");
+        let mode = reader.word(&mode_key).and_then(EvolutionMode::parse);
+        let truth = match reader.has(&truth_key) {
+            true => reader.truth(&truth_key),
+            false => None,
+        };
+        match (mode, truth) {
+            (Some(mode), Some(truth)) if truth != (mode != EvolutionMode::Off) => {
+                reader.error(
+                    &mode_key,
+                    format!("contradicts `{truth_key}`: drop that key, the mode says it all"),
+                );
+                return mode;
+            }
+            (Some(mode), _) => return mode,
+            (None, Some(true)) => return EvolutionMode::Full,
+            (None, Some(false)) => return EvolutionMode::Off,
+            (None, None) => {}
+        }
+    }
+    EvolutionMode::Off
+}
+
 fn read_branch(reader: &mut Reader<'_>, key: &str) -> String {
     let branch = reader.word(key).unwrap_or("main").to_owned();
     if branch.chars().any(char::is_control) {
@@ -324,11 +413,12 @@ fn read_columns(reader: &mut Reader<'_>, key: &str) -> Vec<String> {
     columns
 }
 
-fn read_partition_by(reader: &mut Reader<'_>, key: &str) -> Vec<PartitionTerm> {
-    match partition::parse(reader.word(key).unwrap_or_default()) {
+fn read_partition_by(reader: &mut Reader<'_>, name: &str) -> Vec<PartitionTerm> {
+    let key = reader.own_or(name, "partition-by", "default-partition-by");
+    match partition::parse(reader.word(&key).unwrap_or_default()) {
         Ok(terms) => terms,
         Err(reason) => {
-            reader.error(key, reason);
+            reader.error(&key, reason);
             Vec::new()
         }
     }

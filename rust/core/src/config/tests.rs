@@ -9,6 +9,7 @@ use crate::control::task::ExternalChange;
 use crate::error::ErrorKind;
 
 mod control;
+mod evolution;
 mod framework;
 mod migration;
 mod passed;
@@ -96,6 +97,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             commit_interval_ms: 300_000,
             table_block_max_ms: 900_000,
             state_bytes_max: crate::limits::STATE_BYTES_MAX,
+            state_location: crate::commit::location::StateLocation::Auto,
             external_change: ExternalChange::Warn,
             coordination: Coordination::Local,
             topic: "frazil-control".to_owned(),
@@ -131,7 +133,12 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             commit_rows: None,
             commit_bytes: None,
             auto_create: false,
-            evolve: false,
+            evolution: EvolutionConfig {
+                mode: EvolutionMode::Off,
+                columns_per_commit: 500,
+                columns_max: 5_000,
+                breaking: BreakingPolicy::Dlq,
+            },
             force_optional: false,
             case_insensitive: false,
             auto_create_props: BTreeMap::new(),
@@ -296,7 +303,8 @@ fn a_key_of_one_table_wins_over_the_one_for_all() {
     assert_eq!(names(a), ["_topic", "_offset"]);
     assert_eq!(names(b), ["_partition"]);
     assert_eq!((a.auto_create, b.auto_create), (true, false));
-    assert_eq!((a.evolve, b.evolve), (true, false));
+    let modes = (a.evolution.mode, b.evolution.mode);
+    assert_eq!(modes, (EvolutionMode::Full, EvolutionMode::Off));
 }
 
 #[test]

@@ -71,6 +71,10 @@ struct Table {
     /// The first segment that will never be committed, and neither will those after it.
     lost_from: Option<u64>,
     bound: BTreeMap<TopicPartition, Option<i64>>,
+    /// The table takes no more rows in this session.
+    is_blocked: bool,
+    /// The lowest row of each partition that came since.
+    awaited: BTreeMap<TopicPartition, i64>,
 }
 
 /// What a sealed segment says about its origin.
@@ -302,6 +306,27 @@ impl WriterProgress {
         open.timestamp_max_ms = open.timestamp_max_ms.max(timestamp_max_ms);
     }
 
+    /// `table` takes no more rows in this session.
+    pub fn block(&mut self, table: TableIndex) {
+        if let Some(table) = self.tables.get_mut(table) {
+            table.is_blocked = true;
+        }
+    }
+
+    /// Tells whether `table` [takes no more rows](Self::block).
+    pub fn is_blocked(&self, table: TableIndex) -> bool {
+        self.tables.get(table).is_some_and(|table| table.is_blocked)
+    }
+
+    /// `table` was to get the row of `partition` at `offset` and [is blocked](Self::block): nothing
+    /// from there on is durable, and no segment of the table claims it.
+    pub fn awaits(&mut self, table: TableIndex, partition: &TopicPartition, offset: i64) {
+        if let Some(table) = self.tables.get_mut(table) {
+            let lowest = table.awaited.entry(partition.clone()).or_insert(offset);
+            *lowest = offset.min(*lowest);
+        }
+    }
+
     /// Turns the open rows of `table` into a segment. Returns `None` when there are none.
     ///
     /// Call only when the dead letter queue has acknowledged every record read so far (R4).
@@ -326,6 +351,8 @@ impl WriterProgress {
             let end = state
                 .and_then(|state| state.next)
                 .map_or(past_rows, |next| next.max(past_rows));
+            let awaited = table.awaited.get(&partition).copied();
+            let end = awaited.map_or(end, |awaited| end.min(awaited));
             table.sealed_to.insert(partition.clone(), end);
             lowest.insert(partition.clone(), rows.lowest);
             if let Some(durable) = state.and_then(|state| state.durable) {
@@ -449,7 +476,8 @@ impl WriterProgress {
                     .unacked
                     .iter()
                     .filter_map(|unacked| unacked.lowest.get(partition).copied());
-                open.into_iter().chain(unacked)
+                let awaited = table.awaited.get(partition).copied();
+                open.into_iter().chain(unacked).chain(awaited)
             })
             .min()
     }
@@ -549,6 +577,33 @@ mod tests {
         let slow = progress.seal(1).expect("rows are open");
         assert!(progress.durable(session(1), 1, slow.sequence));
         assert_eq!(progress.pre_commit(&p(0), 4), Some(4));
+    }
+
+    #[test]
+    fn a_blocked_table_holds_the_offset_and_no_segment_claims_its_rows() {
+        let mut progress = WriterProgress::new(session(1), 2);
+        assert!(!progress.assign(&[p(0)]));
+        for offset in 0..6 {
+            progress.read(&p(0), offset, offset);
+            progress.wrote(0, &p(0), (offset, offset), None);
+            match offset {
+                0..3 => progress.wrote(1, &p(0), (offset, offset), None),
+                _ => {
+                    progress.block(1);
+                    progress.awaits(1, &p(0), offset);
+                }
+            }
+        }
+        assert!(progress.is_blocked(1) && !progress.is_blocked(0));
+        for (table, end) in [(0, 6), (1, 3)] {
+            let sealed = progress.seal(table).expect("rows are open");
+            assert_eq!(sealed.ranges[0].end, end);
+            assert!(progress.durable(session(1), table, sealed.sequence));
+        }
+        assert_eq!(progress.pre_commit(&p(0), 6), Some(3));
+        assert!(!progress.holds_any(), "nothing to wait for");
+        assert_eq!(progress.redo(session(2), true), vec![(p(0), 3)]);
+        assert!(!progress.is_blocked(1), "it is tried again");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::SchemaRef as ArrowSchemaRef;
 use iceberg::spec::{PrimitiveType, SchemaRef, Type};
 
-use super::column::{Column, SCHEMALESS, StructSlots, key_is_not_text, misfit, shows_type};
+use super::column::{Column, SCHEMALESS, StructSlots, key_is_not_text, misfit};
 use super::json;
 use super::misfit::{Misfit, Reason};
 use super::shape::{Record, Rules, Shape, Source};
@@ -15,7 +15,9 @@ use crate::error::{Result, SinkError};
 use crate::limits::BATCH_ROWS;
 use crate::route::source::walk;
 use crate::schema::arrow::arrow_schema;
-use crate::schema::evolve::{Evolution, EvolutionRules};
+use crate::schema::evolve::{
+    BreakingPolicy, Comparison, EvolutionLimits, EvolutionMode, EvolutionRules, Probe, TableFacts,
+};
 use crate::schema::metadata::{MetadataColumn, MetadataSource, schema_at, type_of_column};
 use crate::wire::{Cell, Frame, MapCell, SourceColumn, SourceKind, SourceSchema};
 
@@ -24,9 +26,15 @@ use crate::wire::{Cell, Frame, MapCell, SourceColumn, SourceKind, SourceSchema};
 pub struct ConvertOptions {
     /// Whether names match whatever their case.
     pub case_insensitive: bool,
-    /// Whether the table follows its records. Fields that it lacks are then errors (ask
-    /// [`TableConverter::evolution`] first); else they are dropped.
-    pub evolve: bool,
+    /// How the table follows its records. Unless it is off, fields that the table lacks are errors
+    /// (ask [`TableConverter::evolution`] first); else they are dropped.
+    pub evolution: EvolutionMode,
+    /// How many columns may come.
+    pub limits: EvolutionLimits,
+    /// What becomes of a record that tells of a change which the table cannot follow.
+    pub breaking: BreakingPolicy,
+    /// What else the table's metadata say about names and types.
+    pub facts: TableFacts,
     /// Whether fields inside of new structs are optional.
     pub force_optional: bool,
     /// Columns that are filled from where the record came from.
@@ -45,18 +53,32 @@ enum Plan {
 /// Gathers rows for one table; see [`TableConverter::append`].
 #[derive(Debug)]
 pub struct TableConverter {
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
     arrow: ArrowSchemaRef,
-    rules: Rules,
-    evolution_rules: EvolutionRules,
+    pub(super) options: ConvertOptions,
+    pub(super) evolution_rules: EvolutionRules,
+    /// Finds what asks for a change of the table; `None` when nothing can.
+    pub(super) probe: Option<Probe>,
     table: StructSlots,
     metadata: Vec<Option<MetadataColumn>>,
     /// By value schema id; 0 is the plan of values without a schema.
     plans: BTreeMap<u32, Plan>,
-    evolutions: BTreeMap<u32, Option<Evolution>>,
+    /// By value schema id.
+    pub(super) comparisons: BTreeMap<u32, Arc<Comparison>>,
     /// For each slot of the columns, whether its row stays.
     keep: Vec<bool>,
     rejected_count: usize,
+    /// The row that the table may go no further than, with the reason.
+    stop: Option<Stop>,
+}
+
+/// A record that tells of a change which its table cannot follow, where the policy stops there.
+#[derive(Debug)]
+pub struct Stop {
+    /// The row: neither it nor any behind it was taken.
+    pub row: u32,
+    /// What changed.
+    pub error: SinkError,
 }
 
 /// The first misfit of each row of one call.
@@ -92,13 +114,8 @@ impl TableConverter {
     /// Prepares for a table with `schema`. Fails when a metadata column is missing or has another
     /// type, when names are ambiguous or when a column cannot be written.
     pub fn new(schema: SchemaRef, options: &ConvertOptions) -> Result<Self> {
-        let rules = Rules {
-            case_insensitive: options.case_insensitive,
-            refuse_unknown: options.evolve,
-        };
         let fields = schema.as_struct().fields();
-        let columns = fields.iter().map(|field| Column::new(field, rules));
-        let table = StructSlots::new(columns.collect::<Result<_>>()?, rules)?;
+        let table = StructSlots::new(schema.as_struct(), rules(options))?;
         let mut metadata = vec![None; fields.len()];
         for column in &options.metadata_columns {
             let index = fields.iter().position(|field| field.name == *column.name());
@@ -110,20 +127,24 @@ impl TableConverter {
                 _ => return Err(metadata_column_missing(column)),
             }
         }
+        let evolution_rules = evolution_rules(options);
+        let probe = match options.evolution {
+            EvolutionMode::Off => None,
+            _ => Probe::new(&evolution_rules, &schema),
+        };
         Ok(TableConverter {
             arrow: arrow_schema(&schema)?,
             schema,
-            rules,
-            evolution_rules: EvolutionRules {
-                case_insensitive: options.case_insensitive,
-                force_optional: options.force_optional,
-            },
+            options: options.clone(),
+            evolution_rules,
+            probe,
             table,
             metadata,
             plans: BTreeMap::new(),
-            evolutions: BTreeMap::new(),
+            comparisons: BTreeMap::new(),
             keep: Vec::new(),
             rejected_count: 0,
+            stop: None,
         })
     }
 
@@ -151,43 +172,6 @@ impl TableConverter {
     pub fn bytes(&self) -> usize {
         let columns: usize = self.table.columns.iter().map(Column::bytes).sum();
         columns + self.keep.len()
-    }
-
-    /// Returns what the table lacks for `rows` of `frame`, `None` when nothing. Ask before
-    /// `append` when the table follows its records; after a change, make a new converter.
-    pub fn evolution(&mut self, frame: &Frame<'_>, rows: &[u32]) -> Option<Evolution> {
-        let schema = frame.value_schema();
-        if let Some(source) = schema.filter(|schema| schema.kind() == SourceKind::Struct) {
-            let rules = &self.evolution_rules;
-            let table = &self.schema;
-            let known = self.evolutions.entry(frame.value_schema_id());
-            let known = known.or_insert_with(|| rules.for_schema(table, source));
-            let has_rows = || rows.iter().any(|row| !frame.is_tombstone(index_of(*row)));
-            return known.as_ref().filter(|_| has_rows()).cloned();
-        }
-        // Only rows that bring something are compared at length.
-        let mut found = vec![None; frame.names().len()];
-        let values = rows.iter().map(|row| frame.value(index_of(*row)));
-        let lacking = values.filter(|value| self.lacks(*value, &mut found));
-        self.evolution_rules.for_values(&self.schema, lacking)
-    }
-
-    fn lacks(&self, value: Cell<'_>, found: &mut [Option<Option<usize>>]) -> bool {
-        let Cell::Map(map) = value else {
-            return false;
-        };
-        map.entries().any(|entry| {
-            let Cell::String(name) = entry.key else {
-                return false;
-            };
-            match self.find(name, entry.name_index, found) {
-                Some(column) => {
-                    let column = self.table.columns.get(column);
-                    column.is_some_and(|column| column.lacks(entry.value))
-                }
-                None => shows_type(entry.value),
-            }
-        })
     }
 
     /// Returns the column called `name`; `found` remembers those of interned names.
@@ -233,15 +217,31 @@ impl TableConverter {
             (Plan::Entries(shapes), _) => self.append_values(frame, &shapes, rows, &mut outcome),
         }
         self.append_metadata(frame, rows, &mut outcome)?;
-        self.keep.extend(outcome.bad.iter().map(|bad| !bad));
-        self.rejected_count += outcome.misfits.len();
         outcome.misfits.sort_by_key(|(index, _)| *index);
+        let mut end = rows.len();
         for (index, misfit) in outcome.misfits {
-            if let Some(row) = rows.get(index) {
-                reject(*row, misfit.into());
+            let Some(row) = rows.get(index) else {
+                continue;
+            };
+            let (error, is_break) = self.explain(frame, *row, misfit);
+            if is_break && self.options.breaking != BreakingPolicy::Dlq {
+                self.stop = Some(Stop { row: *row, error });
+                end = index;
+                break;
             }
+            reject(*row, error);
+        }
+        for (index, bad) in outcome.bad.iter().enumerate() {
+            let keep = !bad && index < end;
+            self.keep.push(keep);
+            self.rejected_count += usize::from(!keep);
         }
         Ok(())
+    }
+
+    /// Returns, once, where the table has to stop by its [policy](ConvertOptions::breaking).
+    pub fn take_stop(&mut self) -> Option<Stop> {
+        self.stop.take()
     }
 
     /// Returns the rows taken so far as one batch and starts over.
@@ -275,12 +275,13 @@ impl TableConverter {
         let table = self.schema.as_struct();
         Ok(match source {
             Some(source) if source.kind() == SourceKind::Struct => {
-                Plan::Columns(Arc::new(Record::of(table, source, self.rules)?))
+                Plan::Columns(Arc::new(Record::of(table, source, rules(&self.options))?))
             }
             Some(source) if source.kind() == SourceKind::Map => {
                 let value = source.value().map(AsRef::as_ref);
+                let rules = rules(&self.options);
                 let shapes = table.fields().iter();
-                let shapes = shapes.map(|field| Shape::of(&field.field_type, value, self.rules));
+                let shapes = shapes.map(|field| Shape::of(&field.field_type, value, rules));
                 Plan::Entries(shapes.collect::<Result<_>>()?)
             }
             _ => Plan::Entries(Arc::new([])),
@@ -335,7 +336,7 @@ impl TableConverter {
                 }
             }
         }
-        if self.rules.refuse_unknown {
+        if rules(&self.options).refuse_unknown {
             refuse_unknown(sources, record, rows, outcome);
         }
     }
@@ -419,7 +420,7 @@ impl TableConverter {
                     .and_then(|schema| schema_at(schema, path)),
                 _ => None,
             };
-            let shape = Shape::of(&field.field_type, schema, self.rules)?;
+            let shape = Shape::of(&field.field_type, schema, rules(&self.options))?;
             let mut text = String::new();
             for (index, row) in rows.iter().enumerate() {
                 if outcome.is_bad(index) {
@@ -436,6 +437,26 @@ impl TableConverter {
             }
         }
         Ok(())
+    }
+}
+
+fn rules(options: &ConvertOptions) -> Rules<'_> {
+    Rules {
+        case_insensitive: options.case_insensitive,
+        aliases: &options.facts.aliases,
+        refuse_unknown: options.evolution != EvolutionMode::Off,
+    }
+}
+
+fn evolution_rules(options: &ConvertOptions) -> EvolutionRules {
+    let metadata = options.metadata_columns.iter();
+    EvolutionRules {
+        mode: options.evolution,
+        case_insensitive: options.case_insensitive,
+        force_optional: options.force_optional,
+        limits: options.limits,
+        filled_elsewhere: metadata.map(|column| column.name().to_owned()).collect(),
+        facts: options.facts.clone(),
     }
 }
 
@@ -554,6 +575,6 @@ fn metadata_column_missing(column: &MetadataColumn) -> SinkError {
     .with("column", column.name())
 }
 
-fn index_of(row: u32) -> usize {
+pub(super) fn index_of(row: u32) -> usize {
     usize::try_from(row).unwrap_or(usize::MAX)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, ListArray, MapArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
-use iceberg::spec::{Literal, NestedField, PrimitiveLiteral, Type};
+use iceberg::spec::{Literal, NestedField, PrimitiveLiteral, StructType, Type};
 
 use super::misfit::{Misfit, Reason};
 use super::primitive::Primitives;
@@ -19,7 +19,7 @@ use crate::error::{Result, SinkError};
 use crate::limits::NESTING_MAX;
 use crate::schema::metadata::MetadataColumn;
 use crate::schema::names::Names;
-pub(super) use crate::schema::types::shows_type;
+use crate::schema::types::shows_type;
 use crate::wire::{ArrayCell, Cell, MapCell, StructCell};
 
 /// Slots that a new column has room for before it grows.
@@ -50,7 +50,8 @@ pub(super) enum Slots {
 pub(super) struct StructSlots {
     pub(super) columns: Vec<Column>,
     names: Names,
-    rules: Rules,
+    /// Whether a field that the table has not is an error.
+    refuse_unknown: bool,
     /// For the map at hand, which columns have their slot already.
     filled: Vec<bool>,
 }
@@ -62,14 +63,10 @@ fn too_large(source: &'static str) -> Misfit {
 
 impl Column {
     /// Creates an empty column for `field` of the table.
-    pub(super) fn new(field: &NestedField, rules: Rules) -> Result<Self> {
+    pub(super) fn new(field: &NestedField, rules: Rules<'_>) -> Result<Self> {
         let slots = match field.field_type.as_ref() {
             Type::Primitive(primitive) => Slots::Primitive(Primitives::new(primitive)?),
-            Type::Struct(fields) => {
-                let columns = fields.fields().iter();
-                let columns = columns.map(|field| Column::new(field, rules));
-                Slots::Struct(StructSlots::new(columns.collect::<Result<_>>()?, rules)?)
-            }
+            Type::Struct(fields) => Slots::Struct(StructSlots::new(fields, rules)?),
             Type::List(list) => {
                 Slots::List(vec![0], Box::new(Column::new(&list.element_field, rules)?))
             }
@@ -134,24 +131,6 @@ impl Column {
                 offsets.push(offsets.last().copied().unwrap_or(0));
             }
         }
-    }
-
-    /// Tells whether a struct in this column lacks a field that `cell` has a value for.
-    pub(super) fn lacks(&self, cell: Cell<'_>) -> bool {
-        match (&self.slots, cell) {
-            (Slots::Struct(fields), cell) => fields.lacks(cell),
-            (Slots::List(_, element), Cell::Array(list)) if element.is_nested() => {
-                list.iter().any(|cell| element.lacks(cell))
-            }
-            (Slots::Map(_, _, value), Cell::Map(map)) if value.is_nested() => {
-                map.entries().any(|entry| value.lacks(entry.value))
-            }
-            _ => false,
-        }
-    }
-
-    fn is_nested(&self) -> bool {
-        !matches!(self.slots, Slots::Primitive(_))
     }
 
     /// Appends the value of a field that the record does not have: the column's write default, if
@@ -369,13 +348,17 @@ fn close_slot(
 }
 
 impl StructSlots {
-    pub(super) fn new(columns: Vec<Column>, rules: Rules) -> Result<Self> {
-        let names = Names::new(columns.iter().map(Column::name), rules.case_insensitive)?;
+    /// Creates empty columns for `fields`.
+    pub(super) fn new(fields: &StructType, rules: Rules<'_>) -> Result<Self> {
+        let names = Names::of(fields.fields(), rules.names())?;
+        let columns = fields.fields().iter();
+        let columns = columns.map(|field| Column::new(field, rules));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
         Ok(StructSlots {
             filled: vec![false; columns.len()],
             columns,
             names,
-            rules,
+            refuse_unknown: rules.refuse_unknown,
         })
     }
 
@@ -421,7 +404,7 @@ impl StructSlots {
             };
             outcome = outcome.and(appended);
         }
-        if self.rules.refuse_unknown {
+        if self.refuse_unknown {
             for (index, name) in &fields.unknown {
                 let cell = record.field(*index);
                 if !cell.is_null() {
@@ -483,7 +466,7 @@ impl StructSlots {
                 }
                 column.append(value, shape, depth + 1)
             }
-            _ if self.rules.refuse_unknown && shows_type(value) => {
+            _ if self.refuse_unknown && shows_type(value) => {
                 Err(misfit(Reason::UnknownField, value).inside(name))
             }
             _ => Ok(()),
@@ -499,26 +482,6 @@ impl StructSlots {
             }
         }
         outcome
-    }
-
-    /// Tells whether the struct lacks a field that `cell` has a value for.
-    pub(super) fn lacks(&self, cell: Cell<'_>) -> bool {
-        let inside = |found: Option<usize>, value: Cell<'_>| match found {
-            Some(found) => self.columns.get(found).is_some_and(|c| c.lacks(value)),
-            None => shows_type(value),
-        };
-        match cell {
-            Cell::Map(map) => map.entries().any(|entry| match entry.key {
-                Cell::String(name) => inside(self.names.find(name), entry.value),
-                _ => false,
-            }),
-            Cell::Struct(record) => {
-                let mut fields = record.fields().iter().enumerate();
-                fields
-                    .any(|(index, field)| inside(self.names.find(&field.name), record.field(index)))
-            }
-            _ => false,
-        }
     }
 
     pub(super) fn finish(&mut self, fields: &Fields) -> Result<Vec<ArrayRef>> {

@@ -44,7 +44,7 @@ pub fn write(
             }
             out.push('}');
         }
-        Value::Nested(Cell::Struct(record)) | Value::Geometry(record) => {
+        Value::Nested(Cell::Struct(record)) | Value::Geometry(record) | Value::Parts(record) => {
             out.push('{');
             for (index, field) in record.fields().iter().enumerate() {
                 separate(index, out);

@@ -136,6 +136,11 @@ impl Misfit {
         self.0.reason
     }
 
+    /// Returns what the value's type is called.
+    pub fn source(&self) -> &'static str {
+        self.0.source
+    }
+
     /// Returns the path of the column, such as `order.lines.element.price`.
     pub fn path(&self) -> String {
         let mut path = String::new();

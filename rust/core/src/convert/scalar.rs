@@ -14,6 +14,7 @@ use super::geometry;
 use super::json;
 use super::misfit::Reason;
 use super::number;
+use super::parts;
 use super::temporal;
 use super::value::{Value, time_of_day};
 use crate::wire::Cell;
@@ -38,7 +39,7 @@ pub fn to_i64(value: Value<'_>) -> Result<i64, Reason> {
         Value::Text(text) => number::parse_i64(text),
         Value::Decimal(value) => value.to_i64(),
         Value::Date { days } => Ok(i64::from(days)),
-        Value::Time { raw, .. } | Value::Timestamp { raw, .. } => Ok(raw),
+        Value::Time { raw, .. } | Value::Timestamp { raw, .. } => raw.ok_or(Reason::PrecisionLoss),
         Value::WideDecimal { .. } => Err(Reason::OutOfRange),
         _ => Err(Reason::NotConvertible),
     }
@@ -110,13 +111,15 @@ pub fn to_date(value: Value<'_>) -> Result<i32, Reason> {
     match value {
         Value::Date { days } => Ok(days),
         Value::Text(text) => temporal::parse_date(text),
+        Value::Parts(record) => temporal::date_of(parts::timestamp(&record)?),
         Value::Timestamp {
             nanos, may_be_date, ..
         } => {
-            if !may_be_date && nanos % i128::from(temporal::NANOS_PER_DAY) != 0 {
-                return Err(Reason::PrecisionLoss);
+            if may_be_date {
+                temporal::day_of(nanos)
+            } else {
+                temporal::date_of(nanos)
             }
-            temporal::day_of(nanos)
         }
         _ => Err(not_temporal(value)),
     }
@@ -127,6 +130,7 @@ pub fn to_time(value: Value<'_>) -> Result<i64, Reason> {
     let nanos = match value {
         Value::Time { nanos, .. } => time_of_day(nanos)?,
         Value::Text(text) => temporal::parse_time(text)?,
+        Value::Parts(record) => parts::time(&record)?,
         _ => return Err(not_temporal(value)),
     };
     temporal::exact_units(i128::from(nanos), temporal::NANOS_PER_MICRO)
@@ -138,6 +142,7 @@ pub fn to_timestamp(value: Value<'_>, unit_nanos: i64) -> Result<i64, Reason> {
         Value::Timestamp { nanos, .. } => nanos,
         Value::Date { days } => i128::from(days) * i128::from(temporal::NANOS_PER_DAY),
         Value::Text(text) => temporal::parse_timestamp(text)?,
+        Value::Parts(record) => parts::timestamp(&record)?,
         _ => return Err(not_temporal(value)),
     };
     temporal::exact_units(nanos, unit_nanos)
@@ -146,7 +151,9 @@ pub fn to_timestamp(value: Value<'_>, unit_nanos: i64) -> Result<i64, Reason> {
 /// Returns the bytes of a `uuid` column.
 pub fn to_uuid(value: Value<'_>) -> Result<[u8; 16], Reason> {
     match value {
-        Value::Bytes(bytes) => bytes.try_into().map_err(|_| Reason::WrongLength),
+        Value::Bytes(bytes) | Value::Uuid(bytes) => {
+            bytes.try_into().map_err(|_| Reason::WrongLength)
+        }
         // The parser also takes braces, URNs and bare digits; only the form of RFC 9562 is meant.
         Value::Text(text) if text.len() == 36 => uuid::Uuid::try_parse(text)
             .map(uuid::Uuid::into_bytes)
@@ -180,13 +187,23 @@ pub fn write_text(value: Value<'_>, out: &mut String) -> Result<(), Reason> {
         Value::Double(value) => number::write_f64(value, out),
         Value::Text(text) | Value::BareText(text) => out.push_str(text),
         Value::Bytes(bytes) => BASE64.encode_string(bytes, out),
+        Value::Uuid(bytes) => write_uuid(bytes, out)?,
         Value::Decimal(value) => value.write_plain(out),
         Value::WideDecimal { unscaled, scale } => decimal::write_wide(unscaled, scale, out)?,
         Value::Date { days } => temporal::write_date(days, out),
         Value::Time { nanos, .. } => temporal::write_time(time_of_day(nanos)?, out),
         Value::Timestamp { nanos, zoned, .. } => temporal::write_timestamp(nanos, zoned, out)?,
         Value::Nested(cell) => json::write(cell, None, out, 1)?,
-        Value::Geometry(record) => json::write(Cell::Struct(record), None, out, 1)?,
+        Value::Geometry(record) | Value::Parts(record) => {
+            json::write(Cell::Struct(record), None, out, 1)?;
+        }
     }
+    Ok(())
+}
+
+fn write_uuid(bytes: &[u8], out: &mut String) -> Result<(), Reason> {
+    let uuid = uuid::Uuid::from_slice(bytes).map_err(|_| Reason::WrongLength)?;
+    let mut buffer = uuid::Uuid::encode_buffer();
+    out.push_str(uuid.hyphenated().encode_lower(&mut buffer));
     Ok(())
 }

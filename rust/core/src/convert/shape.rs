@@ -3,7 +3,7 @@
 use iceberg::spec::{StructType, Type};
 
 use crate::error::Result;
-use crate::schema::names::Names;
+use crate::schema::names::{Aliases, NameRules, Names};
 use crate::schema::semantic::Semantic;
 use crate::wire::{SourceKind, SourceSchema};
 
@@ -45,18 +45,34 @@ pub(super) enum Source {
 }
 
 /// The rules that hold for the whole table.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rules {
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules<'a> {
     /// Whether names match whatever their case.
     pub(super) case_insensitive: bool,
+    /// The names that the table's name mapping adds.
+    pub(super) aliases: &'a Aliases,
     /// Whether a field that the table has not is an error (evolution is on and could not add it)
     /// instead of being left out.
     pub(super) refuse_unknown: bool,
 }
 
+impl<'a> Rules<'a> {
+    /// Returns how record fields find columns.
+    pub(super) fn names(self) -> NameRules<'a> {
+        NameRules {
+            case_insensitive: self.case_insensitive,
+            aliases: self.aliases,
+        }
+    }
+}
+
 impl Shape {
     /// Works out how values of `source` meet a column of type `target`.
-    pub(super) fn of(target: &Type, source: Option<&SourceSchema>, rules: Rules) -> Result<Self> {
+    pub(super) fn of(
+        target: &Type,
+        source: Option<&SourceSchema>,
+        rules: Rules<'_>,
+    ) -> Result<Self> {
         let Some(source) = source else {
             return Ok(Shape::Schemaless);
         };
@@ -96,9 +112,8 @@ impl Shape {
 
 impl Record {
     /// Matches the fields of `source` with those of a struct column by name.
-    pub(super) fn of(target: &StructType, source: &SourceSchema, rules: Rules) -> Result<Self> {
-        let names = target.fields().iter().map(|field| field.name.as_str());
-        let names = Names::new(names, rules.case_insensitive)?;
+    pub(super) fn of(target: &StructType, source: &SourceSchema, rules: Rules<'_>) -> Result<Self> {
+        let names = Names::of(target.fields(), rules.names())?;
         let mut record = Record {
             fields: vec![Source::Missing; target.fields().len()],
             unknown: Vec::new(),

@@ -12,13 +12,18 @@ use super::misfit::Reason;
 pub const NANOS_PER_MICRO: i64 = 1_000;
 /// See [`NANOS_PER_MICRO`].
 pub const NANOS_PER_MILLI: i64 = 1_000_000;
-const NANOS_PER_SECOND: i64 = 1_000_000_000;
+/// See [`NANOS_PER_MICRO`].
+pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// See [`NANOS_PER_MICRO`].
 pub const NANOS_PER_DAY: i64 = 86_400 * NANOS_PER_SECOND;
 
 /// Reads a date, or a timestamp that is midnight in UTC; returns days since 1970-01-01.
 pub fn parse_date(text: &str) -> Result<i32, Reason> {
-    let nanos = parse_timestamp(text)?;
+    date_of(parse_timestamp(text)?)
+}
+
+/// Returns the day of a point in time that is midnight in UTC.
+pub fn date_of(nanos: i128) -> Result<i32, Reason> {
     if nanos % i128::from(NANOS_PER_DAY) != 0 {
         return Err(Reason::PrecisionLoss);
     }
@@ -72,7 +77,7 @@ const DAYS_PER_CYCLE: i64 = 146_097;
 /// `None` when the month has no such day.
 ///
 /// Years begin in March here, so that the odd day of leap years is their last.
-fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
+pub fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     let last = match month {
         2 if leap => 29,

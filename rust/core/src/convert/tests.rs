@@ -20,6 +20,7 @@ use iceberg::spec::{
 };
 
 use super::batch::{ConvertOptions, TableConverter};
+use crate::config::EvolutionMode;
 use crate::error::SinkError;
 use crate::schema::MetadataColumn;
 use crate::wire::testing::{FrameBuilder, Row, Value};
@@ -597,7 +598,7 @@ fn a_schemaless_record_that_brings_nothing_asks_for_nothing() {
     )]);
     let table = column(list(nested, false));
     let options = ConvertOptions {
-        evolve: true,
+        evolution: EvolutionMode::Full,
         ..ConvertOptions::default()
     };
     let mut converter = TableConverter::new(table, &options).unwrap();
@@ -610,7 +611,8 @@ fn a_schemaless_record_that_brings_nothing_asks_for_nothing() {
     let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
     assert_eq!(converter.evolution(&decoded, &[0]), None);
     let evolution = converter.evolution(&decoded, &[0, 1]).unwrap();
-    let [addition] = evolution.additions.as_slice() else {
+    let additions: Vec<_> = evolution.additions().collect();
+    let [addition] = additions.as_slice() else {
         panic!("{evolution:?}");
     };
     assert_eq!(addition.parent, ["v", "element"]);
@@ -620,7 +622,7 @@ fn a_schemaless_record_that_brings_nothing_asks_for_nothing() {
 #[test]
 fn with_evolution_no_field_is_dropped_unseen() {
     let evolve = ConvertOptions {
-        evolve: true,
+        evolution: EvolutionMode::Full,
         ..ConvertOptions::default()
     };
     let nested = structure(vec![NestedField::optional(
@@ -667,7 +669,7 @@ fn the_record_that_brings_a_nested_field_keeps_its_value() {
     let bytes = frame.encode();
     let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
     let options = ConvertOptions {
-        evolve: true,
+        evolution: EvolutionMode::Full,
         ..ConvertOptions::default()
     };
     let mut before = TableConverter::new(Arc::clone(&table), &options).unwrap();

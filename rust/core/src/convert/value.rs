@@ -2,7 +2,7 @@
 
 use super::decimal::Decimal;
 use super::misfit::Reason;
-use super::temporal::{NANOS_PER_DAY, NANOS_PER_MICRO, NANOS_PER_MILLI};
+use super::temporal::{NANOS_PER_DAY, NANOS_PER_MICRO, NANOS_PER_MILLI, NANOS_PER_SECOND};
 use crate::schema::semantic::Semantic;
 use crate::wire::{Cell, StructCell};
 
@@ -41,24 +41,30 @@ pub enum Value<'a> {
     Time {
         /// Since midnight; the source may send more than a day or less than nothing.
         nanos: i128,
-        /// The number as the source sent it.
-        raw: i64,
+        /// The number as the source sent it; milliseconds, if it has no fraction of one, for what
+        /// is no number there.
+        raw: Option<i64>,
     },
     /// A timestamp.
     Timestamp {
         /// Since the epoch.
         nanos: i128,
-        /// The number as the source sent it.
-        raw: i64,
+        /// The number as the source sent it; milliseconds, if it has no fraction of one, for what
+        /// is no number there.
+        raw: Option<i64>,
         /// Whether it is a point in time, not the reading of a clock without zone.
         zoned: bool,
         /// Whether it may as well be meant as a date: `java.util.Date` without a schema.
         may_be_date: bool,
     },
+    /// The bytes of a UUID.
+    Uuid(&'a [u8]),
     /// A list, map or struct.
     Nested(Cell<'a>),
     /// A struct with well-known binary in its field `wkb`.
     Geometry(StructCell<'a>),
+    /// A struct of the parts of a date, time or timestamp.
+    Parts(StructCell<'a>),
 }
 
 impl<'a> Value<'a> {
@@ -81,14 +87,33 @@ impl<'a> Value<'a> {
             Cell::Time { ms } => time(i64::from(ms), NANOS_PER_MILLI),
             Cell::Timestamp { ms } => Value::Timestamp {
                 nanos: i128::from(ms) * i128::from(NANOS_PER_MILLI),
-                raw: ms,
+                raw: Some(ms),
                 zoned: true,
                 may_be_date: semantic == Semantic::Schemaless,
             },
+            Cell::ClockTime { nanos } => Value::Time {
+                nanos: i128::from(nanos),
+                raw: whole_millis(i128::from(nanos)),
+            },
+            Cell::Moment {
+                seconds,
+                nanos,
+                zoned,
+            } => {
+                let nanos = i128::from(seconds) * i128::from(NANOS_PER_SECOND) + i128::from(nanos);
+                Value::Timestamp {
+                    nanos,
+                    raw: whole_millis(nanos),
+                    zoned,
+                    may_be_date: false,
+                }
+            }
+            Cell::Uuid(bytes) => Value::Uuid(bytes),
             Cell::Struct(record) if semantic == Semantic::VariableScaleDecimal => {
                 return variable_scale_decimal(&record);
             }
             Cell::Struct(record) if semantic == Semantic::Geometry => Value::Geometry(record),
+            Cell::Struct(record) if semantic == Semantic::TemporalParts => Value::Parts(record),
             Cell::Array(_) | Cell::Map(_) | Cell::Struct(_) => Value::Nested(cell),
         }))
     }
@@ -98,6 +123,14 @@ fn decimal(unscaled: &[u8], scale: i32) -> Value<'_> {
     match Decimal::from_be_bytes(unscaled, scale) {
         Ok(decimal) => Value::Decimal(decimal),
         Err(_) => Value::WideDecimal { unscaled, scale },
+    }
+}
+
+fn whole_millis(nanos: i128) -> Option<i64> {
+    let unit = i128::from(NANOS_PER_MILLI);
+    match nanos % unit {
+        0 => i64::try_from(nanos / unit).ok(),
+        _ => None,
     }
 }
 
@@ -120,14 +153,14 @@ fn integer<'a>(raw: i64, semantic: Semantic) -> Value<'a> {
 fn time<'a>(raw: i64, unit_nanos: i64) -> Value<'a> {
     Value::Time {
         nanos: i128::from(raw) * i128::from(unit_nanos),
-        raw,
+        raw: Some(raw),
     }
 }
 
 fn clock<'a>(raw: i64, unit_nanos: i64) -> Value<'a> {
     Value::Timestamp {
         nanos: i128::from(raw) * i128::from(unit_nanos),
-        raw,
+        raw: Some(raw),
         zoned: false,
         may_be_date: false,
     }

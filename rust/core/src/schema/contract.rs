@@ -53,6 +53,8 @@ pub enum Meaning {
     BareText,
     /// Bytes.
     Bytes,
+    /// A UUID that is no text.
+    Uuid,
     /// A day.
     Date,
     /// A time of day.
@@ -69,6 +71,10 @@ pub enum Meaning {
     Struct,
     /// A struct of a scale and the digits of a decimal number.
     ScaledDecimal,
+    /// A struct of year, month and day, perhaps with a time.
+    DateParts,
+    /// A struct of hour, minute and second.
+    TimeParts,
     /// A struct of well-known binary.
     Geometry,
 }
@@ -92,6 +98,12 @@ impl Meaning {
                 return Meaning::Timestamp;
             }
             Semantic::VariableScaleDecimal => return Meaning::ScaledDecimal,
+            Semantic::TemporalParts => {
+                return match source.field("year") {
+                    Some(_) => Meaning::DateParts,
+                    None => Meaning::TimeParts,
+                };
+            }
             Semantic::Geometry => return Meaning::Geometry,
             // Text is text; what it means shows in the type of a new column only.
             Semantic::ZonedTimestampText
@@ -126,6 +138,19 @@ impl Meaning {
         )
     }
 
+    fn is_nested(self) -> bool {
+        matches!(
+            self,
+            Meaning::List
+                | Meaning::Map
+                | Meaning::KeyedMap
+                | Meaning::Struct
+                | Meaning::DateParts
+                | Meaning::TimeParts
+                | Meaning::Geometry
+        )
+    }
+
     fn is_text(self) -> bool {
         matches!(self, Meaning::Text | Meaning::BareText)
     }
@@ -141,7 +166,12 @@ pub fn lands(meaning: Meaning, target: &Type) -> std::result::Result<(), Reason>
         Type::Struct(_) => {
             return landed_if(matches!(
                 meaning,
-                Meaning::Struct | Meaning::ScaledDecimal | Meaning::Map | Meaning::Geometry
+                Meaning::Struct
+                    | Meaning::ScaledDecimal
+                    | Meaning::Map
+                    | Meaning::DateParts
+                    | Meaning::TimeParts
+                    | Meaning::Geometry
             ));
         }
     };
@@ -156,7 +186,9 @@ pub fn lands(meaning: Meaning, target: &Type) -> std::result::Result<(), Reason>
         Primitive::Float | Primitive::Double | Primitive::Decimal { .. } => {
             landed_if(meaning.is_number() || meaning.is_text())
         }
-        Primitive::Uuid => landed_if(meaning == Meaning::Bytes || meaning.is_text()),
+        Primitive::Uuid => {
+            landed_if(matches!(meaning, Meaning::Bytes | Meaning::Uuid) || meaning.is_text())
+        }
         Primitive::Binary | Primitive::Fixed(_) => landed_if(matches!(
             meaning,
             Meaning::Bytes | Meaning::BareText | Meaning::Geometry
@@ -171,13 +203,19 @@ pub fn lands(meaning: Meaning, target: &Type) -> std::result::Result<(), Reason>
         {
             Err(Reason::UnitUnknown)
         }
-        Primitive::Time => landed_if(meaning == Meaning::Time || meaning.is_text()),
+        Primitive::Time => {
+            landed_if(matches!(meaning, Meaning::Time | Meaning::TimeParts) || meaning.is_text())
+        }
         Primitive::Date
         | Primitive::Timestamp
         | Primitive::Timestamptz
         | Primitive::TimestampNs
         | Primitive::TimestamptzNs => {
-            landed_if(matches!(meaning, Meaning::Date | Meaning::Timestamp) || meaning.is_text())
+            let is_one = matches!(
+                meaning,
+                Meaning::Date | Meaning::Timestamp | Meaning::DateParts
+            );
+            landed_if(is_one || meaning.is_text())
         }
     }
 }
@@ -202,8 +240,70 @@ pub fn limits(meaning: Meaning, target: &Type) -> &'static [Reason] {
         };
     };
     match (primitive, meaning) {
+        (
+            Primitive::Int
+            | Primitive::Long
+            | Primitive::Float
+            | Primitive::Double
+            | Primitive::Decimal { .. },
+            _,
+        ) => number_limits(primitive, meaning),
         (Primitive::Boolean, M::Text | M::BareText) => &[Malformed],
-        (Primitive::Int, M::Integer | M::Time | M::Timestamp) => &[OutOfRange],
+        (Primitive::Uuid, M::Text | M::BareText) => &[Malformed],
+        (Primitive::Uuid | Primitive::Fixed(_), M::Bytes) => &[WrongLength],
+        (Primitive::Fixed(_), M::BareText) => &[Malformed, WrongLength],
+        (Primitive::Binary, M::BareText) => &[Malformed],
+        (Primitive::Fixed(_), M::Geometry) => {
+            &[Malformed, WrongLength, NotConvertible, Reason::Ambiguous]
+        }
+        (Primitive::Binary, M::Geometry) => &[Malformed, NotConvertible, Reason::Ambiguous],
+        (Primitive::Time, M::Time) => &[OutOfRange, PrecisionLoss],
+        // A part may be missing, too.
+        (Primitive::Time, M::TimeParts) => &[OutOfRange, PrecisionLoss, NotConvertible],
+        (Primitive::Time, M::Text | M::BareText) => &[Malformed, PrecisionLoss],
+        (Primitive::Date, M::Timestamp) => &[OutOfRange, PrecisionLoss],
+        (
+            Primitive::Timestamp
+            | Primitive::Timestamptz
+            | Primitive::TimestampNs
+            | Primitive::TimestamptzNs,
+            M::Date,
+        ) => &[OutOfRange],
+        (_, M::DateParts) if *primitive != Primitive::String => {
+            &[OutOfRange, PrecisionLoss, NotConvertible]
+        }
+        (
+            Primitive::Timestamp
+            | Primitive::Timestamptz
+            | Primitive::TimestampNs
+            | Primitive::TimestamptzNs,
+            M::Timestamp,
+        ) => &[OutOfRange, PrecisionLoss],
+        (
+            Primitive::Date
+            | Primitive::Timestamp
+            | Primitive::Timestamptz
+            | Primitive::TimestampNs
+            | Primitive::TimestamptzNs,
+            M::Text | M::BareText,
+        ) => &[Malformed, OutOfRange, PrecisionLoss],
+        // Texts have years of seven digits at most, numbers 1,233.
+        (Primitive::String, M::Time | M::Timestamp | M::Decimal | M::ScaledDecimal) => {
+            &[OutOfRange]
+        }
+        (Primitive::String, nested) if nested.is_nested() => &[TooDeep, OutOfRange, NotConvertible],
+        _ => &[],
+    }
+}
+
+fn number_limits(column: &Primitive, meaning: Meaning) -> &'static [Reason] {
+    use Meaning as M;
+    use Reason::{Malformed, NotConvertible, OutOfRange, PrecisionLoss};
+    match (column, meaning) {
+        (Primitive::Int, M::Integer) => &[OutOfRange],
+        // Those of `java.time` are no numbers: they land as milliseconds if they are whole ones.
+        (Primitive::Int, M::Time | M::Timestamp) => &[OutOfRange, PrecisionLoss],
+        (Primitive::Long, M::Time | M::Timestamp) => &[PrecisionLoss],
         (Primitive::Int | Primitive::Long, M::Float) => {
             &[OutOfRange, PrecisionLoss, NotConvertible]
         }
@@ -224,46 +324,6 @@ pub fn limits(meaning: Meaning, target: &Type) -> &'static [Reason] {
         (Primitive::Decimal { .. }, M::Decimal | M::ScaledDecimal) => &[OutOfRange, PrecisionLoss],
         (Primitive::Decimal { .. }, M::Text | M::BareText) => {
             &[Malformed, OutOfRange, PrecisionLoss]
-        }
-        (Primitive::Uuid, M::Text | M::BareText) => &[Malformed],
-        (Primitive::Uuid | Primitive::Fixed(_), M::Bytes) => &[WrongLength],
-        (Primitive::Fixed(_), M::BareText) => &[Malformed, WrongLength],
-        (Primitive::Binary, M::BareText) => &[Malformed],
-        (Primitive::Fixed(_), M::Geometry) => {
-            &[Malformed, WrongLength, NotConvertible, Reason::Ambiguous]
-        }
-        (Primitive::Binary, M::Geometry) => &[Malformed, NotConvertible, Reason::Ambiguous],
-        (Primitive::Time, M::Time) => &[OutOfRange, PrecisionLoss],
-        (Primitive::Time, M::Text | M::BareText) => &[Malformed, PrecisionLoss],
-        (Primitive::Date, M::Timestamp) => &[OutOfRange, PrecisionLoss],
-        (
-            Primitive::Timestamp
-            | Primitive::Timestamptz
-            | Primitive::TimestampNs
-            | Primitive::TimestamptzNs,
-            M::Date,
-        ) => &[OutOfRange],
-        (
-            Primitive::Timestamp
-            | Primitive::Timestamptz
-            | Primitive::TimestampNs
-            | Primitive::TimestamptzNs,
-            M::Timestamp,
-        ) => &[OutOfRange, PrecisionLoss],
-        (
-            Primitive::Date
-            | Primitive::Timestamp
-            | Primitive::Timestamptz
-            | Primitive::TimestampNs
-            | Primitive::TimestamptzNs,
-            M::Text | M::BareText,
-        ) => &[Malformed, OutOfRange, PrecisionLoss],
-        // Texts have years of seven digits at most, numbers 1,233.
-        (Primitive::String, M::Time | M::Timestamp | M::Decimal | M::ScaledDecimal) => {
-            &[OutOfRange]
-        }
-        (Primitive::String, M::List | M::Map | M::KeyedMap | M::Struct | M::Geometry) => {
-            &[TooDeep, OutOfRange, NotConvertible]
         }
         _ => &[],
     }

@@ -35,6 +35,9 @@ pub enum Semantic {
     UuidText,
     /// A struct of scale and unscaled bytes (`io.debezium.data.VariableScaleDecimal`).
     VariableScaleDecimal,
+    /// A struct of the parts of a date, time or timestamp (`io.debezium.time.StructuredDate`,
+    /// `StructuredTime`, `StructuredTimestamp`, `StructuredZonedTimestamp`).
+    TemporalParts,
     /// A struct of well-known binary and a reference system (`io.debezium.data.geometry.Point`,
     /// `Geometry`, `Geography`).
     Geometry,
@@ -64,6 +67,13 @@ impl Semantic {
             ("time.IsoTimestamp", SourceKind::String) => Semantic::TimestampText,
             ("data.Uuid", SourceKind::String) => Semantic::UuidText,
             ("data.VariableScaleDecimal", SourceKind::Struct) => Semantic::VariableScaleDecimal,
+            (
+                "time.StructuredDate"
+                | "time.StructuredTime"
+                | "time.StructuredTimestamp"
+                | "time.StructuredZonedTimestamp",
+                SourceKind::Struct,
+            ) => Semantic::TemporalParts,
             (
                 "data.geometry.Point" | "data.geometry.Geometry" | "data.geometry.Geography",
                 SourceKind::Struct,

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use iceberg::spec::{NestedField, PrimitiveType, Schema, StructType, Type};
+use iceberg::spec::{NestedField, PrimitiveType, Schema, Type};
 
-use super::evolve::{Evolution, EvolutionRules};
 use super::{CreateOptions, MetadataColumn, arrow_schema, table_schema};
 use crate::error::Result;
 use crate::wire::testing::{FrameBuilder, Row, Value};
@@ -51,7 +50,7 @@ fn inferred(value: Value) -> Result<Schema> {
 }
 
 /// Shows a schema as `id name type` lines, required ones with a star.
-fn show(schema: &Schema) -> Vec<String> {
+pub(super) fn show(schema: &Schema) -> Vec<String> {
     let mut fields: Vec<_> = schema.field_id_to_fields().values().collect();
     fields.sort_by_key(|field| field.id);
     let show = |field: &&Arc<NestedField>| {
@@ -330,134 +329,4 @@ fn the_arrow_form_is_what_readers_expect() {
             ("5", "FixedSizeBinary(3)".to_owned()),
         ]
     );
-}
-
-fn table() -> Schema {
-    let long = || Type::Primitive(PrimitiveType::Long);
-    let inner = StructType::new(vec![Arc::new(NestedField::optional(3, "x", long()))]);
-    let fields = [
-        NestedField::required(1, "id", long()),
-        NestedField::optional(2, "s", Type::Struct(inner)),
-    ];
-    Schema::builder()
-        .with_fields(fields.map(Arc::new))
-        .with_identifier_field_ids([1])
-        .with_schema_id(4)
-        .build()
-        .unwrap()
-}
-
-fn missing(value: Value) -> Option<Evolution> {
-    with_value(&schemaless(value), |value| {
-        EvolutionRules::default().for_values(&table(), [value])
-    })
-}
-
-#[test]
-fn a_table_grows_by_what_a_value_has_more() {
-    let value = Value::object([
-        ("id", Value::Int64(1)),
-        (
-            "s",
-            Value::object([("x", Value::Int64(1)), ("y", Value::text("y"))]),
-        ),
-        (
-            "new",
-            Value::Array(vec![
-                Value::object([("a", Value::Int64(1))]),
-                Value::object([("b", Value::Bool(true))]),
-            ]),
-        ),
-        ("unknown", Value::Null),
-        ("ID", Value::Int64(1)),
-        ("s.x", Value::Int64(1)),
-    ]);
-    let evolution = missing(value).unwrap();
-    let grown = evolution.apply(&table(), 10).unwrap();
-    assert_eq!(
-        show(&grown),
-        [
-            "1 id* long",
-            "2 s struct",
-            "3 s.x long",
-            "11 s.y string",
-            "12 new list",
-            "13 new.element struct",
-            "14 new.element.a long",
-            "15 new.element.b boolean",
-        ]
-    );
-    assert_eq!(grown.identifier_field_ids().collect::<Vec<_>>(), [1]);
-    // A second task that wants the same finds it done.
-    assert_eq!(show(&evolution.apply(&grown, 14).unwrap()), show(&grown));
-    assert_eq!(
-        missing(Value::object([("id", Value::Int64(1)), ("s", Value::Null)])),
-        None
-    );
-}
-
-#[test]
-fn two_values_that_bring_one_column_bring_all_of_its_fields() {
-    let frame = FrameBuilder::schemaless().rows([
-        Row::new("t", 0, 0).value(Value::object([(
-            "n",
-            Value::object([("a", Value::Int64(1))]),
-        )])),
-        Row::new("t", 0, 1).value(Value::object([(
-            "n",
-            Value::object([("b", Value::text("b"))]),
-        )])),
-    ]);
-    let bytes = frame.encode();
-    let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
-    let values = [decoded.value(0), decoded.value(1)];
-    let evolution = EvolutionRules::default()
-        .for_values(&table(), values)
-        .unwrap();
-    let grown = evolution.apply(&table(), 3).unwrap();
-    assert_eq!(
-        show(&grown)[3..],
-        ["4 n struct", "5 n.a long", "6 n.b string"]
-    );
-}
-
-#[test]
-fn a_table_grows_by_what_a_schema_has_more() {
-    let source = SourceSchema::structure([
-        ("id", scalar(SourceKind::Int64)),
-        (
-            "s",
-            SourceSchema::structure([("z", scalar(SourceKind::Int32))]),
-        ),
-        (
-            "bad",
-            SourceSchema::logical_type(LogicalType::Decimal { scale: 1 })
-                .with_parameter("connect.decimal.precision", "many"),
-        ),
-        ("c", scalar(SourceKind::String)),
-    ]);
-    let evolution = EvolutionRules::default()
-        .for_schema(&table(), &source)
-        .unwrap();
-    let grown = evolution.apply(&table(), 3).unwrap();
-    assert_eq!(show(&grown)[3..], ["4 s.z int", "5 c string"]);
-    let gone = Schema::builder()
-        .with_fields([Arc::clone(&grown.as_struct().fields()[0])])
-        .build()
-        .unwrap();
-    assert_eq!(
-        evolution.apply(&gone, 5).unwrap_err().code(),
-        "SCHEMA_CONFLICT"
-    );
-}
-
-#[test]
-fn metadata_columns_are_added_to_a_table_that_has_rows() {
-    let evolution = Evolution::for_metadata(&table(), &MetadataColumn::coordinates());
-    let grown = evolution.apply(&table(), 3).unwrap();
-    assert_eq!(
-        show(&grown)[3..],
-        ["4 _topic string", "5 _partition int", "6 _offset long"]
-    );
-    assert!(Evolution::for_metadata(&grown, &MetadataColumn::coordinates()).is_empty());
 }

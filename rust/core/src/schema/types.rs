@@ -24,7 +24,8 @@ use crate::wire::{Cell, LogicalType, MapCell, SourceKind, SourceSchema};
 
 /// The digits of a decimal column when the source does not say.
 const DECIMAL_PRECISION_MAX: u32 = 38;
-const PRECISION_PARAMETER: &str = "connect.decimal.precision";
+/// The parameter that says how many digits the decimals of a schema have.
+pub(super) const PRECISION_PARAMETER: &str = "connect.decimal.precision";
 
 /// How the schema of a new table is made.
 #[derive(Debug, Clone, Default)]
@@ -169,7 +170,9 @@ fn semantic_type(semantic: Semantic, rules: TypeRules) -> Option<Primitive> {
         Semantic::ZonedTimestampText => Primitive::Timestamptz,
         Semantic::UuidText => Primitive::Uuid,
         Semantic::VariableScaleDecimal => Primitive::String,
-        Semantic::Plain | Semantic::Schemaless | Semantic::Geometry => return None,
+        Semantic::Plain | Semantic::Schemaless | Semantic::TemporalParts | Semantic::Geometry => {
+            return None;
+        }
     })
 }
 
@@ -276,8 +279,10 @@ fn inferred(value: Cell<'_>, depth: usize) -> Result<Option<Type>> {
         Cell::String(_) => Primitive::String,
         Cell::Bytes(_) => Primitive::Binary,
         Cell::Date { .. } => Primitive::Date,
-        Cell::Time { .. } => Primitive::Time,
-        Cell::Timestamp { .. } => Primitive::Timestamptz,
+        Cell::Time { .. } | Cell::ClockTime { .. } => Primitive::Time,
+        Cell::Timestamp { .. } | Cell::Moment { zoned: true, .. } => Primitive::Timestamptz,
+        Cell::Moment { zoned: false, .. } => Primitive::Timestamp,
+        Cell::Uuid(_) => Primitive::Uuid,
         Cell::Decimal { unscaled, scale } => match Decimal::from_be_bytes(unscaled, scale) {
             Ok(decimal) => decimal_type(Some(decimal.precision()), scale),
             // More digits than a decimal column has, in any case.

@@ -30,6 +30,10 @@ pub(crate) const TIMESTAMP: u8 = 14;
 pub(crate) const LIST: u8 = 15;
 pub(crate) const MAP: u8 = 16;
 pub(crate) const NAME: u8 = 17;
+pub(crate) const CLOCK_TIME: u8 = 18;
+pub(crate) const LOCAL: u8 = 19;
+pub(crate) const INSTANT: u8 = 20;
+pub(crate) const UUID: u8 = 21;
 
 /// What tagged values of one frame point into.
 #[derive(Debug, Clone, Default)]
@@ -194,6 +198,15 @@ fn value<'c, 'a: 'c>(reader: &mut Reader<'a>, context: &'c Context<'a>) -> Resul
         },
         TIME => Cell::Time { ms: reader.i32()? },
         TIMESTAMP => Cell::Timestamp { ms: reader.i64()? },
+        CLOCK_TIME => Cell::ClockTime {
+            nanos: reader.i64()?,
+        },
+        tag @ (LOCAL | INSTANT) => Cell::Moment {
+            seconds: reader.i64()?,
+            nanos: reader.i32()?,
+            zoned: tag == INSTANT,
+        },
+        UUID => Cell::Uuid(reader.take(16)?),
         LIST => Cell::Array(ArrayCell::of_tagged(items(reader, context, 1)?)),
         MAP => Cell::Map(MapCell::of_tagged(items(reader, context, 2)?)),
         NAME => {

@@ -57,6 +57,13 @@ pub enum Value {
     Time(i32),
     /// Milliseconds since the epoch.
     Timestamp(i64),
+    /// Nanoseconds since midnight; only without a schema.
+    ClockTime(i64),
+    /// Seconds and nanoseconds since the epoch, and whether it is a point in time; only without a
+    /// schema.
+    Moment(i64, i32, bool),
+    /// A UUID; only without a schema.
+    Uuid([u8; 16]),
     /// A list.
     Array(Vec<Value>),
     /// A map.
@@ -374,6 +381,23 @@ fn write_tagged(writer: &mut Writer, heap: &mut Heap, value: &Value) {
                 write_tagged(writer, heap, value);
             }
         }),
+        Value::ClockTime(nanos) => {
+            writer.u8(tagged::CLOCK_TIME);
+            writer.i64(*nanos);
+        }
+        Value::Moment(seconds, nanos, zoned) => {
+            writer.u8(if *zoned {
+                tagged::INSTANT
+            } else {
+                tagged::LOCAL
+            });
+            writer.i64(*seconds);
+            writer.i32(*nanos);
+        }
+        Value::Uuid(bytes) => {
+            writer.u8(tagged::UUID);
+            writer.bytes.extend_from_slice(bytes);
+        }
         Value::Struct(_) => unreachable!("a struct needs a schema"),
         scalar => {
             writer.u8(match scalar {

@@ -53,6 +53,22 @@ pub enum Cell<'a> {
         /// Milliseconds since the epoch, UTC.
         ms: i64,
     },
+    /// A time of day of `java.time`, without a schema.
+    ClockTime {
+        /// Nanoseconds since midnight.
+        nanos: i64,
+    },
+    /// A timestamp of `java.time`, without a schema.
+    Moment {
+        /// Seconds since the epoch.
+        seconds: i64,
+        /// Nanoseconds of the second.
+        nanos: i32,
+        /// Whether it is a point in time, not the reading of a clock without zone.
+        zoned: bool,
+    },
+    /// The 16 bytes of a `java.util.UUID`, without a schema.
+    Uuid(&'a [u8]),
     /// A list.
     Array(ArrayCell<'a>),
     /// A map, ordered as Java iterated it.
@@ -84,6 +100,9 @@ impl Cell<'_> {
             Cell::Date { .. } => "date",
             Cell::Time { .. } => "time",
             Cell::Timestamp { .. } => "timestamp",
+            Cell::ClockTime { .. } => "time",
+            Cell::Moment { .. } => "timestamp",
+            Cell::Uuid(_) => "uuid",
             Cell::Array(_) => "array",
             Cell::Map(_) => "map",
             Cell::Struct(_) => "struct",

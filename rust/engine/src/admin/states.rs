@@ -2,15 +2,17 @@
 //! say any more.
 
 use frazil_core::commit::anchor::Anchor;
+use frazil_core::commit::location::{StateLocation, StoredIn};
 use frazil_core::commit::recover::{rebuilt_state_of, state_of, stored_state_of};
-use frazil_core::commit::state::{MAIN_BRANCH, PropertyChange, WriterState, property_key};
+use frazil_core::commit::state::{MAIN_BRANCH, PropertyChange, WriterState};
 use frazil_core::config::TableConfig;
 use frazil_core::{Result, SinkError};
 use iceberg::{TableIdent, TableRequirement, TableUpdate};
 use uuid::Uuid;
 
-use super::{Admin, RESET_WAIT};
+use super::{Admin, RESET_WAIT, not_stored};
 use crate::catalog::{CommitOutcome, LoadedTable, TableCommit};
+use crate::commit::carry;
 
 /// What one table says.
 #[derive(Debug)]
@@ -78,13 +80,9 @@ impl Admin {
             return Ok(Repair::Sound);
         };
         let (wid, branch) = (&self.config.wid, &table.branch);
-        let is_stored = loaded
-            .metadata
-            .properties()
-            .contains_key(&property_key(wid, branch));
         let rebuilt = match stored_state_of(&loaded.metadata, wid, branch) {
             Ok(None) => return Ok(Repair::Sound),
-            Ok(Some(_)) if is_stored => return Ok(Repair::Sound),
+            Ok(Some(state)) if state.stored_in != StoredIn::Nowhere => return Ok(Repair::Sound),
             Ok(rebuilt) => Ok(rebuilt),
             Err(error) if matches!(error.code(), "STATE_INVALID" | "STATE_LOST") => {
                 rebuilt_state_of(&loaded.metadata, wid, branch)
@@ -133,12 +131,32 @@ impl Admin {
         }
     }
 
+    /// Writes a state that was put together from many snapshots where it can be read at once.
     fn store(&self, table: &TableConfig, loaded: &LoadedTable, state: &WriterState) -> Result<()> {
         let (wid, branch) = (&self.config.wid, &table.branch);
-        let shards = self.shards(table, loaded);
-        let limit = self.config.control.state_bytes_max;
-        let change = state.write_within(wid, branch, shards, limit)?;
-        self.change(loaded, change)
+        let location = self.config.control.state_location;
+        if location != StateLocation::Summary {
+            let shards = self.shards(table, loaded);
+            let limit = self.config.control.state_bytes_max;
+            let change = state.write_within(wid, branch, shards, limit)?;
+            let changed = self.change(loaded, change).and_then(|after| {
+                let stored = stored_state_of(&after.metadata, wid, branch)?;
+                match stored.map(|state| state.stored_in) {
+                    Some(StoredIn::Property) => Ok(()),
+                    _ => Err(not_stored()),
+                }
+            });
+            if changed.is_ok() || location == StateLocation::Property {
+                return changed;
+            }
+        }
+        let anchor = Anchor::of(&loaded.metadata, wid)?;
+        let identity = self.identity(table);
+        let building = carry(loaded, &identity, state.clone(), &anchor);
+        let commit = self
+            .runtime
+            .wait("writing a commit", RESET_WAIT, building)?;
+        self.submit(loaded, commit).map(drop)
     }
 
     fn take_away(&self, table: &TableConfig, loaded: &LoadedTable) -> Result<()> {
@@ -148,6 +166,10 @@ impl Admin {
         let empty = WriterState::new(loaded.metadata.uuid()).write(wid, branch, shards)?;
         let mut remove = empty.remove;
         remove.extend(empty.set.into_keys());
+        remove.retain(|key| loaded.metadata.properties().contains_key(key));
+        if remove.is_empty() {
+            return Ok(());
+        }
         self.change(
             loaded,
             PropertyChange {
@@ -155,6 +177,7 @@ impl Admin {
                 ..PropertyChange::default()
             },
         )
+        .map(drop)
     }
 
     fn shards(&self, table: &TableConfig, loaded: &LoadedTable) -> u32 {
@@ -163,12 +186,15 @@ impl Admin {
     }
 
     /// Changes properties of a table that nobody else changes meanwhile.
-    fn change(&self, loaded: &LoadedTable, change: PropertyChange) -> Result<()> {
+    fn change(&self, loaded: &LoadedTable, change: PropertyChange) -> Result<LoadedTable> {
         let metadata = &loaded.metadata;
         let head = metadata.snapshot_for_ref(MAIN_BRANCH);
-        let mut updates = vec![TableUpdate::SetProperties {
-            updates: change.set.into_iter().collect(),
-        }];
+        let mut updates = Vec::new();
+        if !change.set.is_empty() {
+            updates.push(TableUpdate::SetProperties {
+                updates: change.set.into_iter().collect(),
+            });
+        }
         if !change.remove.is_empty() {
             updates.push(TableUpdate::RemoveProperties {
                 removals: change.remove,
@@ -187,12 +213,16 @@ impl Admin {
             updates,
             idempotency_key: Uuid::now_v7(),
         };
+        self.submit(loaded, commit)
+    }
+
+    fn submit(&self, loaded: &LoadedTable, commit: TableCommit) -> Result<LoadedTable> {
         let committing = async { Ok(self.catalog.commit(loaded, commit).await) };
         match self
             .runtime
             .wait("changing a table", RESET_WAIT, committing)?
         {
-            CommitOutcome::Committed(_) => Ok(()),
+            CommitOutcome::Committed(after) => Ok(after),
             CommitOutcome::Conflict(error)
             | CommitOutcome::Refused(error)
             | CommitOutcome::Unauthorized(error)

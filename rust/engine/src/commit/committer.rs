@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use frazil_core::Result;
 use frazil_core::commit::action::{CommitLimits, RollbackPolicy};
+use frazil_core::commit::location::StateLocation;
 use frazil_core::commit::outcome::SegmentOutcome;
 use frazil_core::commit::owner::OwnerWatch;
 use frazil_core::commit::plan::{self, CommitIdentity};
@@ -35,6 +36,8 @@ pub struct CommitSettings {
     pub one_owner: bool,
     /// What to do when the branch was rolled back behind the writer's last commit.
     pub rollback: RollbackPolicy,
+    /// Where the writer's state is kept.
+    pub state_location: StateLocation,
 }
 
 impl Default for CommitSettings {
@@ -48,6 +51,7 @@ impl Default for CommitSettings {
             unknown_pause_max: Duration::from_millis(limits.unknown_pause_max_ms),
             one_owner: limits.one_owner,
             rollback: limits.rollback,
+            state_location: limits.state_location,
         }
     }
 }
@@ -63,6 +67,7 @@ impl CommitSettings {
             unknown_pause_max_ms: ms(self.unknown_pause_max),
             one_owner: self.one_owner,
             rollback: self.rollback,
+            state_location: self.state_location,
         }
     }
 }
@@ -128,6 +133,13 @@ impl TableCommitter {
     #[must_use]
     pub fn with_rollback(mut self, policy: RollbackPolicy) -> Self {
         self.settings.rollback = policy;
+        self
+    }
+
+    /// Sets where the writer's state is kept.
+    #[must_use]
+    pub fn with_state_location(mut self, location: StateLocation) -> Self {
+        self.settings.state_location = location;
         self
     }
 

@@ -94,19 +94,43 @@ pub(super) async fn build(
     })
 }
 
-/// Writes the manifest of `files`, all of them data files or all of them delete files, that belong
-/// to partition spec `spec_id`.
+/// The schema and the partition spec that files were written with. A column may have been promoted
+/// since, and partition values have the type that it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Layout {
+    /// The id of the schema.
+    pub schema_id: i32,
+    /// The id of the partition spec.
+    pub spec_id: i32,
+}
+
+impl Layout {
+    /// Returns the layout that new files of a table have.
+    pub fn of(metadata: &TableMetadata) -> Self {
+        Layout {
+            schema_id: metadata.current_schema_id(),
+            spec_id: metadata.default_partition_spec_id(),
+        }
+    }
+}
+
+/// Writes the manifest of `files`, all of them data files or all of them delete files, that were
+/// written with `layout`.
 pub async fn write_manifest(
     storage: &TableStorage,
     metadata: &TableMetadata,
-    spec_id: i32,
+    layout: Layout,
     files: Vec<DataFile>,
     identity: &ManifestIdentity,
 ) -> Result<SealedManifest> {
+    let Layout { schema_id, spec_id } = layout;
     let spec = metadata.partition_spec_by_id(spec_id).ok_or_else(|| {
         SinkError::internal("the table has no such partition spec").with("spec", spec_id)
     })?;
-    let schema = metadata.current_schema().clone();
+    let schema = metadata.schema_by_id(schema_id).ok_or_else(|| {
+        SinkError::internal("the table has no such schema").with("schema", schema_id)
+    })?;
+    let schema = schema.clone();
     let built = build(metadata.format_version(), schema, spec, files).await?;
     let bytes = avro::with_metadata(&built.bytes, &own_metadata(metadata, identity))?;
     let ManifestIdentity {

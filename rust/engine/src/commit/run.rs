@@ -3,10 +3,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use frazil_core::commit::action::{Action, Answer, Checked, CommitSetup, Note, Submission};
+use frazil_core::commit::action::{
+    Action, Answer, Checked, CommitSetup, Entropy, Note, Submission,
+};
+use frazil_core::commit::anchor::Anchor;
 use frazil_core::commit::attempt::CommitMachine;
+use frazil_core::commit::location::Keep;
 use frazil_core::commit::outcome::SegmentOutcome;
-use frazil_core::commit::plan::{self, Attempt};
+use frazil_core::commit::plan::{self, Attempt, CommitIdentity, CommitPlan};
 use frazil_core::commit::state::WriterState;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::commit::view::TableView;
@@ -206,15 +210,12 @@ impl<'a> Run<'a> {
             now_ms: now_ms(),
             segments: &segments,
             state: submission.state.clone(),
+            keep: submission.keep,
+            anchor: &Anchor::of(metadata, &identity.wid)?,
             manifest_list,
             row_range,
         };
-        let plan = plan::commit(metadata, &base, &attempt)?;
-        Ok(TableCommit {
-            requirements: plan.requirements,
-            updates: plan.updates,
-            idempotency_key: Uuid::now_v7(),
-        })
+        Ok(request(plan::commit(metadata, &base, &attempt)?))
     }
 
     fn log(&mut self) {
@@ -246,6 +247,12 @@ impl<'a> Run<'a> {
                     "the branch was rolled back behind the last commit of this connector; its rows \
                      are not written again unless the connector's offsets are reset"
                 ),
+                Note::PropertiesRefused { report } => tracing::warn!(
+                    %table,
+                    branch = self.committer.identity.branch,
+                    "the catalog refused the first commit, perhaps for its table properties; it is \
+                     tried once more with the offsets in the snapshot's summary: {report}"
+                ),
                 Note::Rejected { reason, .. } => {
                     tracing::warn!(%table, "segment rejected: {reason}");
                 }
@@ -264,6 +271,50 @@ impl<'a> Run<'a> {
             }
         }
     }
+}
+
+fn request(plan: CommitPlan) -> TableCommit {
+    TableCommit {
+        requirements: plan.requirements,
+        updates: plan.updates,
+        idempotency_key: Uuid::now_v7(),
+    }
+}
+
+/// Returns a commit without rows, which leaves `state` and `anchor` in the summary of its snapshot:
+/// what a catalog without table properties stores of an offset reset or of a repair.
+pub(crate) async fn carry(
+    table: &LoadedTable,
+    identity: &CommitIdentity,
+    state: WriterState,
+    anchor: &Anchor,
+) -> Result<TableCommit> {
+    let metadata = &table.metadata;
+    let base = plan::base(metadata, &identity.branch);
+    let (commit_id, snapshot_id) = (Uuid::now_v7(), Random.snapshot_id());
+    let folder = metadata_location(metadata);
+    let manifest_list = format!("{folder}/snap-{snapshot_id}-1-{commit_id}.avro");
+    let row_range = write_manifest_list(
+        &table.storage,
+        &base,
+        snapshot_id,
+        Vec::new(),
+        &manifest_list,
+    )
+    .await?;
+    let attempt = Attempt {
+        identity,
+        commit_id,
+        snapshot_id,
+        now_ms: now_ms(),
+        segments: &[],
+        state,
+        keep: Keep::Summary,
+        anchor,
+        manifest_list,
+        row_range,
+    };
+    Ok(request(plan::commit(metadata, &base, &attempt)?))
 }
 
 /// Returns the first manifest of the segment that is gone or has another length.

@@ -23,7 +23,7 @@ use iceberg::{NamespaceIdent, TableIdent};
 use uuid::Uuid;
 
 use super::list::manifests_of;
-use super::{CommitSettings, ManifestIdentity, TableCommitter, write_manifest};
+use super::{CommitSettings, Layout, ManifestIdentity, TableCommitter, write_manifest};
 use crate::catalog::{Catalog, CreateTable, LoadedTable, open_sql};
 
 const WID: &str = "00112233445566ff";
@@ -136,7 +136,9 @@ impl World {
                 index,
                 ranges: Ranges::of(&segment),
             };
-            let written = write_manifest(&loaded.storage, &loaded.metadata, 0, files, &identity);
+            let layout = Layout::of(&loaded.metadata);
+            let written =
+                write_manifest(&loaded.storage, &loaded.metadata, layout, files, &identity);
             segment.manifests.push(written.await.unwrap());
         }
         segment

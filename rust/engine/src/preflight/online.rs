@@ -71,6 +71,7 @@ async fn check_one(
     for error in outcomes.into_iter().filter_map(Result::err) {
         problems.push(keys.problem(&error.with("table", &table.name)));
     }
+    problems.extend(super::kept_in_summary(config, table, &loaded));
     check_layout(keys, table, &loaded.metadata, &mut problems);
     problems
 }

@@ -11,8 +11,6 @@ use iceberg::spec::{FormatVersion, Schema};
 
 use crate::catalog::CreateTable;
 
-const FORMAT_VERSION: FormatVersion = FormatVersion::V2;
-
 /// Returns the table for the first of `rows` that has a schema, `None` when none has one.
 ///
 /// # Errors
@@ -24,6 +22,9 @@ pub(crate) fn creation_of(
     frame: &Frame<'_>,
     rows: &[u32],
 ) -> Result<Option<CreateTable>> {
+    // What version 2 has no type for.
+    let version = config.auto_create_props.get("format-version");
+    let nanoseconds = version.map(String::as_str) == Some("3");
     for row in rows {
         let (metadata_columns, complete) = resolved(&config.metadata_columns, frame, *row);
         if !complete {
@@ -32,7 +33,7 @@ pub(crate) fn creation_of(
         let options = CreateOptions {
             force_optional: config.force_optional,
             metadata_columns,
-            nanoseconds: FORMAT_VERSION >= FormatVersion::V3,
+            nanoseconds,
         };
         match table_schema(frame.value(*row as usize), &options) {
             Ok(schema) => return creation(config, schema).map(Some),
@@ -56,6 +57,6 @@ fn creation(config: &TableConfig, schema: Schema) -> Result<CreateTable> {
         schema,
         location: config.layout.location.clone(),
         properties,
-        format_version: FORMAT_VERSION,
+        format_version: FormatVersion::V2,
     })
 }

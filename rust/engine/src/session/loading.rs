@@ -1,17 +1,21 @@
 //! Everything of a table that may fail for reasons outside the records: loading it, creating it,
 //! following its schema, reading its offsets.
 
+use std::sync::Arc;
+
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::state_of;
+use frazil_core::config::EvolutionMode;
 use frazil_core::control::task::{Held, LoadDue, Standing, TaskMachine};
 use frazil_core::offsets::TopicPartition;
 use frazil_core::schema::evolve::Evolution;
 use frazil_core::schema::metadata::resolved;
 use frazil_core::wire::Frame;
 use frazil_core::{Result, SinkError};
+use iceberg::spec::TableMetadata;
 
 use super::creation::creation_of;
-use super::open::OpenTable;
+use super::open::{OpenTable, converter};
 use super::table::{SessionContext, TableSlot};
 use crate::catalog::LoadedTable;
 use crate::commit::create::{evolve_schema, load_or_create};
@@ -27,7 +31,7 @@ impl TableSlot {
         frame: &Frame<'_>,
         rows: &[u32],
     ) -> Result<()> {
-        let prepared = self.masked(frame, rows, |table, frame, rows| {
+        let prepared = self.with_mask(frame, rows, |table, frame, rows| {
             table.prepare_table(context, machine, frame, rows)
         });
         prepared.map_err(|error| error.with("table", &self.config.name))
@@ -154,13 +158,15 @@ impl TableSlot {
             loaded.metadata.current_schema(),
             &shown.into_iter().next().unwrap_or_else(|| columns.clone()),
         );
-        if missing.is_empty() || !self.config.evolve {
+        if missing.is_empty() || self.config.evolution.mode == EvolutionMode::Off {
             return Ok(Some(loaded));
         }
-        self.add_columns(context, &missing).map(Some)
+        self.evolve(context, |_| Ok(Some(missing.clone())))
+            .map(Some)
     }
 
-    /// Adds the columns that the frame's records have and the table has not, when allowed.
+    /// Makes the table gain what the frame's records need, as far as it is allowed. Limits may ask
+    /// for more than one change.
     fn follow_schema(
         &mut self,
         context: &SessionContext,
@@ -168,37 +174,52 @@ impl TableSlot {
         frame: &Frame<'_>,
         rows: &[u32],
     ) -> Result<()> {
-        if !self.config.evolve {
+        if machine.is_blocked(self.index) {
             return Ok(());
         }
-        let evolution = self
-            .open
-            .as_mut()
-            .and_then(|open| open.converter.evolution(frame, rows));
-        let Some(evolution) = evolution else {
-            return Ok(());
-        };
-        let loaded = self.add_columns(context, &evolution)?;
-        machine.require_same(self.index, loaded.metadata.uuid())?;
-        self.close_files(context, machine)?;
-        // The session works on with the bounds it has: they are as old as its rows.
-        let mut open = self.opened(context, machine, loaded)?;
-        if let Some(before) = self.open.take() {
-            open.continues(before);
+        for _ in 0..=rows.len() {
+            let Some(open) = &mut self.open else {
+                return Ok(());
+            };
+            if open.converter.evolution(frame, rows).is_none() {
+                return Ok(());
+            }
+            // Asked again of each metadata that the catalog gives: other tasks change it too.
+            let config = Arc::clone(&self.config);
+            let loaded = self.evolve(context, |metadata| {
+                Ok(converter(metadata, &config)?.evolution(frame, rows))
+            })?;
+            machine.require_same(self.index, loaded.metadata.uuid())?;
+            self.close_files(context, machine)?;
+            // The session works on with the bounds it has: they are as old as its rows.
+            let mut open = self.opened(context, machine, loaded)?;
+            if let Some(before) = self.open.take() {
+                open.continues(before);
+            }
+            self.open = Some(open);
         }
-        self.open = Some(open);
         Ok(())
     }
 
-    fn add_columns(&self, context: &SessionContext, evolution: &Evolution) -> Result<LoadedTable> {
+    /// Changes the schema by what `wanted` says of the table's metadata, until that is nothing.
+    fn evolve(
+        &self,
+        context: &SessionContext,
+        mut wanted: impl FnMut(&TableMetadata) -> Result<Option<Evolution>>,
+    ) -> Result<LoadedTable> {
+        let mut changes = Vec::new();
         let work = evolve_schema(&*context.catalog, &self.config.ident, |metadata| {
+            let evolution = wanted(metadata)?.unwrap_or_default();
             let before = metadata.current_schema();
             let after = evolution.apply(before, metadata.last_column_id())?;
+            changes = evolution.changes;
             Ok((after.as_struct() != before.as_struct()).then_some(after))
         });
-        let loaded = context.wait("adding columns", work)?;
+        let loaded = context.wait("changing a schema", work)?;
+        let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
         tracing::info!(connector = %context.config.connector, table = %self.config.name,
-            columns = evolution.additions.len(), "columns added");
+            schema = loaded.metadata.current_schema_id(), changes = %changes.join(", "),
+            "the table follows its records");
         Ok(loaded)
     }
 }

@@ -8,11 +8,34 @@ use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::convert::{ConvertOptions, TableConverter};
 use frazil_core::layout::sort::{self, FileOrder};
+use frazil_core::schema::evolve::{EvolutionLimits, TableFacts};
+use iceberg::spec::TableMetadata;
 
 use super::sealing::ClosedFiles;
 use super::table::SessionContext;
 use crate::catalog::LoadedTable;
 use crate::writer::{TableWriter, TableWriterConfig};
+
+/// Makes what converts records to rows of a table.
+///
+/// # Errors
+///
+/// When its schema or its name mapping cannot be used.
+pub(crate) fn converter(metadata: &TableMetadata, config: &TableConfig) -> Result<TableConverter> {
+    let options = ConvertOptions {
+        case_insensitive: config.case_insensitive,
+        evolution: config.evolution.mode,
+        limits: EvolutionLimits {
+            per_commit: config.evolution.columns_per_commit,
+            in_all: config.evolution.columns_max,
+        },
+        breaking: config.evolution.breaking,
+        facts: TableFacts::of(metadata)?,
+        force_optional: config.force_optional,
+        metadata_columns: config.metadata_columns.clone(),
+    };
+    TableConverter::new(Arc::clone(metadata.current_schema()), &options)
+}
 
 /// A loaded table and the rows that are open.
 #[derive(Debug)]
@@ -36,14 +59,7 @@ impl OpenTable {
     ///
     /// When its schema is one that cannot be written.
     pub(super) fn new(loaded: LoadedTable, config: &TableConfig) -> Result<OpenTable> {
-        let options = ConvertOptions {
-            case_insensitive: config.case_insensitive,
-            evolve: config.evolve,
-            force_optional: config.force_optional,
-            metadata_columns: config.metadata_columns.clone(),
-        };
-        let converter =
-            TableConverter::new(Arc::clone(loaded.metadata.current_schema()), &options)?;
+        let converter = converter(&loaded.metadata, config)?;
         Ok(OpenTable {
             order: file_order(&loaded, config),
             loaded,

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use frazil_core::Result;
+use frazil_core::config::{BreakingPolicy, TableConfig};
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
+use frazil_core::convert::Stop;
 use frazil_core::wire::{Frame, Run};
+use frazil_core::{Result, SinkError};
 
 /// New rows of a frame.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +65,49 @@ pub(super) fn note_written(
         machine.wrote(table, &run.partition, (lowest, highest), newest);
     }
     count
+}
+
+/// A record tells of a change that the table cannot follow: blocks the table.
+///
+/// # Errors
+///
+/// The change, when the policy is that the task stops.
+pub(super) fn stop_at(
+    machine: &mut TaskMachine,
+    config: &TableConfig,
+    table: TableIndex,
+    frame: &Frame<'_>,
+    stop: Stop,
+) -> Result<()> {
+    let mut error = SinkError::fatal(stop.error.code(), stop.error.message().to_owned());
+    for (key, value) in stop.error.context() {
+        error = error.with(key, value);
+    }
+    if let Some((run, offset)) = frame.source(stop.row as usize) {
+        error = error
+            .with("partition", &run.partition)
+            .with("offset", offset);
+    }
+    if config.evolution.breaking == BreakingPolicy::Fail {
+        return Err(error.with("table", &config.name));
+    }
+    machine.block(table, error.report());
+    Ok(())
+}
+
+/// Notes that `table`, which is blocked, was to get `rows`.
+pub(super) fn await_rows(
+    machine: &mut TaskMachine,
+    table: TableIndex,
+    frame: &Frame<'_>,
+    rows: &[u32],
+) {
+    let awaited = AppendRows { frame, rows };
+    for (run, rows) in awaited.runs() {
+        if let Some(lowest) = rows.first() {
+            machine.awaits(table, &run.partition, run.offset_of(*lowest));
+        }
+    }
 }
 
 impl<'a> AppendRows<'a> {

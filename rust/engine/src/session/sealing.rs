@@ -11,14 +11,14 @@ use iceberg::spec::DataFile;
 use uuid::Uuid;
 
 use crate::catalog::LoadedTable;
-use crate::commit::{ManifestIdentity, write_manifest};
+use crate::commit::{Layout, ManifestIdentity, write_manifest};
 use crate::failpoint;
 use crate::writer::SealedFiles;
 
-/// Files of one partition spec.
+/// Files of one schema and partition spec.
 #[derive(Debug)]
 pub(super) struct ClosedFiles {
-    pub(super) spec_id: i32,
+    pub(super) layout: Layout,
     pub(super) files: SealedFiles,
 }
 
@@ -37,12 +37,15 @@ pub(super) struct SealWork {
 impl SealWork {
     pub(super) async fn run(self) -> Result<Segment> {
         failpoint::pass("task.after-seal")?;
-        let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
+        let mut by_layout: BTreeMap<Layout, Vec<DataFile>> = BTreeMap::new();
         for files in self.files {
             let data_files = files.files.wait().await?;
-            by_spec.entry(files.spec_id).or_default().extend(data_files);
+            by_layout
+                .entry(files.layout)
+                .or_default()
+                .extend(data_files);
         }
-        let bytes = by_spec
+        let bytes = by_layout
             .values()
             .flatten()
             .map(DataFile::file_size_in_bytes)
@@ -59,11 +62,11 @@ impl SealWork {
             ranges: self.sealed.ranges,
             watermarks: self.sealed.watermarks,
             topic_ids: self.topic_ids,
-            manifests: Vec::with_capacity(by_spec.len()),
+            manifests: Vec::with_capacity(by_layout.len()),
             rows: self.rows,
             bytes,
         };
-        for (spec_id, files) in by_spec {
+        for (layout, files) in by_layout {
             let identity = ManifestIdentity {
                 wid: self.wid.clone(),
                 session: segment.session,
@@ -72,7 +75,7 @@ impl SealWork {
                 ranges: Ranges::of(&segment),
             };
             let (storage, metadata) = (&self.loaded.storage, &self.loaded.metadata);
-            let manifest = write_manifest(storage, metadata, spec_id, files, &identity).await?;
+            let manifest = write_manifest(storage, metadata, layout, files, &identity).await?;
             segment.manifests.push(manifest);
         }
         failpoint::pass("seal.after-manifest")?;

@@ -6,7 +6,7 @@
 //! specs.
 
 use frazil_core::Result;
-use frazil_core::config::SpecPolicy;
+use frazil_core::config::{EvolutionMode, SpecPolicy};
 use frazil_core::layout::spec::{Standing, describe, plan_change, standing};
 use frazil_core::layout::{check_existing, evolves_spec};
 
@@ -40,7 +40,9 @@ impl TableSlot {
         }
         match standing(&loaded.metadata, config) {
             Standing::Same => {}
-            Standing::ColumnMissing(column) if evolves_spec(config) && config.evolve => {
+            Standing::ColumnMissing(column)
+                if evolves_spec(config) && config.evolution.mode != EvolutionMode::Off =>
+            {
                 if self.spec_settled.replace(SpecSettled::Waiting) == SpecSettled::No {
                     self.notify(format!(
                         "the partitioning of table {} waits for a record that brings column \

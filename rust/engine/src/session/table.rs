@@ -15,17 +15,19 @@ use frazil_core::config::{NullValues, SinkConfig, TableConfig};
 use frazil_core::control::message::TableStamp;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
-use frazil_core::convert::{ColumnRules, Masked};
+use frazil_core::convert::ColumnRules;
 use frazil_core::{Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Inbound;
+use super::masking::Mask;
 use super::open::{OpenTable, writer_settings};
-use super::rows::{AppendRows, note_written, rows_beyond_bounds};
+use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds, stop_at};
 use super::sealing::{ClosedFiles, SealWork};
 use super::spec::SpecSettled;
 use crate::catalog::{Catalog, LoadedTable};
+use crate::commit::Layout;
 use crate::failpoint;
 use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
@@ -92,8 +94,8 @@ pub(crate) struct TableSlot {
     pub(super) newer: Option<LoadedTable>,
     /// What it gets to see of records.
     pub(super) rules: Option<ColumnRules>,
-    /// What the rules leave of the frame at hand.
-    pub(super) mask: Option<Masked>,
+    /// What the rules leave of the frame at hand, until its rows are appended.
+    pub(super) masks: Vec<Mask>,
     /// What was done about its partitioning.
     pub(super) spec_settled: Cell<SpecSettled>,
     /// What people should know of this table and were not told yet.
@@ -114,7 +116,7 @@ impl TableSlot {
             index,
             hub: hub.table(key, interval),
             rules: ColumnRules::new(&config.columns, config.case_insensitive),
-            mask: None,
+            masks: Vec::new(),
             config,
             open: None,
             newer: None,
@@ -167,6 +169,7 @@ impl TableSlot {
 
     pub(crate) fn leave(&mut self, session: Uuid) {
         self.open = None;
+        self.masks.clear();
         self.hub.leave(session);
     }
 
@@ -219,13 +222,13 @@ impl TableSlot {
         new: &AppendRows<'_>,
         rejected: &mut BTreeMap<u32, SinkError>,
     ) -> Result<()> {
+        let mask = self.take_mask(new.frame, new.rows)?;
         let name = &self.config.name;
         let mut refuse = |row: u32, error: SinkError| {
             rejected
                 .entry(row)
                 .or_insert_with(|| error.with("table", name));
         };
-        let mask = self.mask.take();
         let Some(open) = &mut self.open else {
             if let Some(mask) = &mask {
                 let judged = mask.refused_of(new.rows);
@@ -237,6 +240,10 @@ impl TableSlot {
             return Ok(());
         };
         let mut rows = rows_beyond_bounds(machine, self.index, new)?;
+        if machine.is_blocked(self.index) {
+            await_rows(machine, self.index, new.frame, &rows);
+            return Ok(());
+        }
         let mut refused_here = BTreeSet::new();
         let seen = mask.as_ref().map(|mask| mask.frame(new.frame));
         if let Some(mask) = &mask {
@@ -250,6 +257,11 @@ impl TableSlot {
             refused_here.insert(row);
             refuse(row, error);
         })?;
+        if let Some(stop) = open.converter.take_stop() {
+            let rest = rows.split_off(rows.partition_point(|row| *row < stop.row));
+            stop_at(machine, &self.config, self.index, new.frame, stop)?;
+            await_rows(machine, self.index, new.frame, &rest);
+        }
         let written = AppendRows {
             frame: new.frame,
             rows: &rows,
@@ -340,7 +352,7 @@ impl TableSlot {
                 && let Some(writer) = open.writer.take()
             {
                 open.closed.push(ClosedFiles {
-                    spec_id: open.loaded.metadata.default_partition_spec_id(),
+                    layout: Layout::of(&open.loaded.metadata),
                     files: writer.seal()?,
                 });
             }

@@ -392,6 +392,23 @@ impl Task {
         }
     }
 
+    /// Lets time pass until the offset of partition 0 is `offset`, and a while longer: of `asked`
+    /// records that were read no more become durable.
+    pub(crate) fn until_durable_at_most(&self, asked: i64, offset: i64) {
+        let mut since = None;
+        let limit = Instant::now() + PATIENCE;
+        while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(3)) {
+            assert_eq!(self.tick().rewinds, vec![], "no rewind was expected");
+            let durable = self.pre_commit(0, asked).unwrap_or(i64::MIN);
+            assert!(durable <= offset, "{durable} is beyond {offset}");
+            if durable == offset {
+                since.get_or_insert_with(Instant::now);
+            }
+            assert!(Instant::now() < limit, "still at {durable} of {offset}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Lets time pass until the offset of partition 0, which is read up to `end`, is `offset`.
     pub(crate) fn until_durable_of(&self, offset: i64, end: i64) {
         let limit = Instant::now() + PATIENCE;

@@ -98,7 +98,8 @@ fn the_partitioning_of_a_table_is_kept_unless_asked_otherwise() {
 }
 
 // Promise: with the policy `evolve` the table gets the configured partitioning for new files, and
-// each row is there once (complaint 55)
+// each row is there once
+// Complaint: 55
 #[test]
 fn the_partitioning_of_a_table_is_changed_when_asked() {
     let bed = Bed::new(TABLE).slow();
@@ -241,7 +242,8 @@ fn an_unknown_id_column_is_an_error_at_the_start() {
 }
 
 // Promise: a table is created with the configured identifier, sort order, place, comment and
-// properties (complaints 17, 18, 51)
+// properties
+// Complaint: 17, 18, 51
 #[test]
 fn a_table_is_created_as_configured() {
     let bed = Bed::new("db.orders,db.plain").slow();

@@ -2,6 +2,7 @@
 
 mod bed;
 mod commits;
+mod evolution;
 mod failures;
 mod layout;
 mod partitions;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use frazil_core::SinkError;
 use frazil_core::commit::anchor::{Anchor, anchor_key};
+use frazil_core::commit::location::StoredIn;
 use frazil_core::commit::recover::{state_of, stored_state_of};
-
 use frazil_core::commit::state::property_key;
 use frazil_core::wire::{LogLevel, Request};
 use frazil_engine::admin::Repair;
@@ -287,6 +287,91 @@ fn what_cannot_be_proved_is_given_up_only_on_request() {
     task.put(0..6);
     task.until_durable(6);
     assert_eq!(bed.ids(TABLE), (0..6).collect::<Vec<_>>());
+}
+
+/// A connector that keeps its offsets in the snapshots' summaries.
+fn in_summaries(tables: &str) -> Bed {
+    Bed::new(tables).with("frazil.state.location", "summary")
+}
+
+fn has_properties(bed: &Bed, table: &str) -> bool {
+    let metadata = bed.load(table).metadata;
+    metadata
+        .properties()
+        .keys()
+        .any(|key| key.starts_with("frazil."))
+}
+
+// Promise: resets, rollback and expiry mean the same where the offsets are kept in the snapshots' summaries
+// Injection: 55, 58, 59
+#[test]
+fn offsets_in_summaries_are_reset_rolled_back_and_outlive_expiry() {
+    let bed = in_summaries("db.orders,db.more");
+    written(&bed, &[4, 8]);
+    let admin = bed.admin();
+    assert_eq!(admin.reset([(p(0), Some(4))]).unwrap(), 1);
+    assert_eq!(admin.reset([(p(0), Some(4))]).unwrap(), 1, "one reset");
+    assert_eq!(admin.epoch().unwrap(), 1);
+    for table in [TABLE, "db.more"] {
+        assert_eq!(
+            bed.snapshots(table),
+            3,
+            "a reset is a snapshot without rows"
+        );
+        assert_eq!(bed.ids(table), (0..8).collect::<Vec<_>>());
+    }
+    let stale = bed.task();
+    stale.tick();
+    let refused = stale.try_orders(0, 8..9).err();
+    let refused = refused.unwrap_or_else(|| {
+        stale.revoke(&[0]);
+        until_failed(&stale)
+    });
+    assert_eq!(refused.code(), "WRITER_FENCED");
+    let task = bed.task_of_now();
+    task.put(4..10);
+    task.until_durable(10);
+    ends(task);
+    assert_eq!(bed.ids(TABLE), twice(0..8, 4..10));
+    bed.roll_back(TABLE);
+    let careful = [
+        ("frazil.rollback.policy", "fail"),
+        ("frazil.internal.epoch", "1"),
+    ];
+    let careful = bed.task_with(&careful);
+    careful.put(10..11);
+    careful.revoke(&[0]);
+    assert_eq!(until_failed(&careful).code(), "TABLE_ROLLED_BACK");
+    ends(careful);
+    let task = bed.task_of_now();
+    task.deliver(6, 12);
+    ends(task);
+    assert_eq!(bed.ids(TABLE), [0, 1, 2, 3, 10, 11], "as with a property");
+    assert!(!has_properties(&bed, TABLE) && !has_properties(&bed, "db.more"));
+    assert_eq!(admin.repair(TABLE, false).unwrap(), Repair::Sound);
+    let said = String::from_utf8_lossy(&bed.validate()).into_owned();
+    assert!(said.contains("in the summaries of its snapshots"), "{said}");
+}
+
+// Promise: a connector may move its offsets from properties into summaries and back while it runs
+#[test]
+fn offsets_move_between_property_and_summary() {
+    let bed = Bed::new(TABLE);
+    let mut from = 0;
+    for location in ["auto", "summary", "auto", "property", "auto", "summary"] {
+        let task = bed.task_with(&[("frazil.state.location", location)]);
+        task.deliver((from - 2).max(0), from + 4);
+        ends(task);
+        from += 4;
+        assert_eq!(bed.ids(TABLE), (0..from).collect::<Vec<_>>(), "{location}");
+        let wid = bed.config().wid;
+        let state = stored_state_of(&bed.load(TABLE).metadata, &wid, "main").unwrap();
+        let expected = match (location, from) {
+            ("summary", _) | ("auto", 12) => StoredIn::Summary,
+            _ => StoredIn::Property,
+        };
+        assert_eq!(state.unwrap().stored_in, expected, "{location} at {from}");
+    }
 }
 
 // Promise: the state property of another table, copied with its other properties, is ignored

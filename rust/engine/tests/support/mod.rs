@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use frazil_core::commit::anchor::Anchor;
+use frazil_core::commit::location::Keep;
 use frazil_core::commit::plan::{self, Attempt, CommitIdentity};
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
@@ -372,6 +374,8 @@ fn append(base: &LoadedTable, end: i64) -> TableCommit {
         now_ms: metadata.last_updated_ms(),
         segments: &[],
         state,
+        keep: Keep::Property,
+        anchor: &Anchor::default(),
         manifest_list: format!("{}/metadata/snap-{snapshot_id}.avro", metadata.location()),
         row_range: place.first_row_id.map(|first| (first, 5)),
     };

@@ -29,10 +29,53 @@ pub(super) const DEFAULTS: Group = Group {
         Key::own(
             "iceberg.tables.evolve-schema-enabled",
             Boolean,
-            "Add a column when a record has a field that the table does not have.",
+            "Let the tables follow their records: the same as \
+             `iceberg.tables.evolve-schema-mode=full`.",
         )
         .or("false")
         .high(),
+        Key::own(
+            "iceberg.tables.evolve-schema-mode",
+            String,
+            "How the tables follow their records. `off`: not at all, fields that a table does not \
+             have are dropped. `add-only`: columns and nested fields are added. `full`: also types \
+             are promoted (int to long, float to double, decimals to more digits, on format \
+             version 3 dates to timestamps), and required columns become optional. Nothing changes \
+             for a record that is refused all the same. Without it, \
+             `iceberg.tables.evolve-schema-enabled` decides.",
+        )
+        .one_of(&["off", "add-only", "full"], "")
+        .medium(),
+        Key::own(
+            "iceberg.tables.evolve-schema-max-columns-per-commit",
+            Int,
+            "How many columns and nested fields one change of a schema may add. Records that need \
+             more are refused.",
+        )
+        .or("500")
+        .within(1, i32::MAX as i64),
+        Key::own(
+            "iceberg.tables.evolve-schema-max-columns",
+            Int,
+            "How many columns and nested fields a table may have after a change of its schema. \
+             Records that need more are refused.",
+        )
+        .or("5000")
+        .within(1, i32::MAX as i64),
+        Key::own(
+            "iceberg.tables.breaking-change-policy",
+            String,
+            "What becomes of a record that tells of a change which its table cannot follow: a type \
+             that is no promotion, a required field or a key that is gone. `dlq`: it is refused, as \
+             any record that does not fit: a dead letter with `errors.tolerance=all`, else the task \
+             stops. `fail`: the task stops, whatever is tolerated. `block-table`: that table stops \
+             before the record, the others go on; the consumer group's offset waits there, and the \
+             record is tried again when the task starts anew. Values that the column holds exactly \
+             land all the same.",
+        )
+        .or("dlq")
+        .one_of(&["dlq", "fail", "block-table"], "")
+        .medium(),
         Key::own(
             "iceberg.tables.schema-force-optional",
             Boolean,
@@ -235,6 +278,20 @@ pub(super) const PER_TABLE: Group = Group {
             "As `iceberg.tables.evolve-schema-enabled`, for this table.",
         ),
         Key::own(
+            "iceberg.table.<name>.evolve-schema-mode",
+            String,
+            "As `iceberg.tables.evolve-schema-mode`, for this table.",
+        )
+        .one_of(&["off", "add-only", "full"], "")
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.breaking-change-policy",
+            String,
+            "As `iceberg.tables.breaking-change-policy`, for this table.",
+        )
+        .one_of(&["dlq", "fail", "block-table"], "")
+        .medium(),
+        Key::own(
             "iceberg.table.<name>.commit-branch",
             String,
             "As `iceberg.tables.default-commit-branch`, for this table.",
@@ -306,7 +363,8 @@ pub(super) const PER_TABLE: Group = Group {
 pub(super) const CONTROL: Group = Group {
     title: "Commits",
     intro: "Each table is committed on its own interval, or earlier when its rows or bytes reach \
-            their bound.",
+            their bound. Policies have two words, in every key the same: `warn` says so in the log \
+            and goes on, `fail` stops the tasks that it concerns. What is always right has no key.",
     keys: &[
         Key::own(
             "iceberg.control.commit.interval-ms",
@@ -348,7 +406,8 @@ pub(super) const CONTROL: Group = Group {
         Key::own(
             "frazil.table.block.max-ms",
             Long,
-            "How long a table may refuse commits before its tasks fail, in milliseconds.",
+            "How long a table may refuse commits before its tasks fail, in milliseconds. Tasks never go \
+             on without the table: its records would be in no table and in no dead letter queue.",
         )
         .or("900000")
         .within(1_000, i64::MAX),
@@ -356,10 +415,21 @@ pub(super) const CONTROL: Group = Group {
             "frazil.state.max-bytes",
             Int,
             "The longest table property that holds source offsets; longer state is cut into several \
-             properties.",
+             properties. In the summary of a snapshot it is not cut: a longer one is refused.",
         )
         .or("32768")
         .within(1_024, i32::MAX as i64),
+        Key::own(
+            "frazil.state.location",
+            String,
+            "Where a table keeps the connector's source offsets. `property`: in table properties. \
+             `summary`: in the summary of each of its snapshots, for catalogs that refuse table \
+             properties or throw them away; it costs more, since every snapshot that the table keeps \
+             repeats them, and a tag keeps the newest one. `auto`: where they are; the first commit to \
+             a table tries both.",
+        )
+        .or("auto")
+        .one_of(&["auto", "property", "summary"], ""),
         Key::own(
             "frazil.offsets.external.change",
             String,
@@ -368,7 +438,11 @@ pub(super) const CONTROL: Group = Group {
              stops the task.",
         )
         .or("warn")
-        .one_of(&["warn", "fail"], ""),
+        .one_of(
+            &["warn", "fail"],
+            "a task cannot tell an offset that somebody moved from one that the group lost, so it \
+             never reads again on its own; send `PATCH /connectors/<name>/offsets`",
+        ),
         Key::own(
             "frazil.rollback.policy",
             String,

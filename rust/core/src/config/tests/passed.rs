@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Promise: A catalog that cannot swap a table's metadata atomically is refused when the connector is configured.
 #[test]
 fn catalogs_are_mapped_or_refused_by_name() {
     const IMPL: &str = "iceberg.catalog.catalog-impl";
@@ -13,7 +14,15 @@ fn catalogs_are_mapped_or_refused_by_name() {
             TYPE,
             "`hive` is not supported: the Hive metastore",
         ),
-        (&[(TYPE, "hadoop")], TYPE, "cannot commit safely"),
+        (&[(TYPE, "hadoop")], TYPE, "has no atomic swap"),
+        (
+            &[
+                (TYPE, "-"),
+                (IMPL, "org.apache.iceberg.hadoop.HadoopCatalog"),
+            ],
+            IMPL,
+            "has no atomic swap",
+        ),
         (&[(TYPE, "glue")], TYPE, "signed requests"),
         (
             &[(TYPE, "nessie")],

@@ -100,11 +100,23 @@ pub enum Notice {
         /// T: one past the last offset that the table holds.
         bound: i64,
     },
+    /// A table takes no more rows, the others do.
+    Blocked {
+        /// The table.
+        table: String,
+        /// What has to be seen to.
+        reason: String,
+    },
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Notice::Blocked { table, reason } => write!(
+                f,
+                "table {table} takes no more rows until the task starts anew; the other tables go \
+                 on, and the group's offset waits for it: {reason}"
+            ),
             Notice::Replayed {
                 connector,
                 table,
@@ -226,6 +238,23 @@ impl TaskMachine {
         if let Some(state) = self.tables.get_mut(table) {
             state.stale = true;
         }
+    }
+
+    /// `table` takes no more rows in this session, for this reason.
+    pub fn block(&mut self, table: TableIndex, reason: String) {
+        self.progress.block(table);
+        let table = self.table_name(table).to_owned();
+        self.notices.push(Notice::Blocked { table, reason });
+    }
+
+    /// Tells whether `table` [takes no more rows](Self::block).
+    pub fn is_blocked(&self, table: TableIndex) -> bool {
+        self.progress.is_blocked(table)
+    }
+
+    /// `table`, which [is blocked](Self::block), was to get the row of `partition` at `offset`.
+    pub fn awaits(&mut self, table: TableIndex, partition: &TopicPartition, offset: i64) {
+        self.progress.awaits(table, partition, offset);
     }
 
     /// Rows of the open files of `table` may be missing, or rows be in them that are to come again.

@@ -271,7 +271,6 @@ fn complaint_37_force_optional_reaches_every_level() {
         ),
     ]);
     let frame = structs(1, source, []);
-    assert!(frame.encode().len() > 1);
     let x = || Value::Struct(vec![Value::Int32(1)]);
     let row = Value::Struct(vec![
         x(),
@@ -286,7 +285,7 @@ fn complaint_37_force_optional_reaches_every_level() {
         ..CreateOptions::default()
     };
     let table = table_schema(decoded.value(0), &options).unwrap();
-    for (_, field) in table.field_id_to_fields() {
+    for field in table.field_id_to_fields().values() {
         assert_eq!(field.required, field.name == "key", "{}", field.name);
     }
 }

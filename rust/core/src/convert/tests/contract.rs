@@ -253,6 +253,10 @@ fn debezium_sources() -> Vec<Source> {
         vector("FloatVector", SourceKind::Float32, Value::Float32(4.0)),
         sparse_vector(),
         scaled_decimal(),
+        parts("StructuredDate", "day", 0),
+        parts("StructuredTime", "hour", 4),
+        parts("StructuredTimestamp", "day", 4),
+        parts("StructuredZonedTimestamp", "day", 5),
         geometry("Point", true),
         geometry("Geometry", false),
         geometry("Geography", false),
@@ -290,6 +294,40 @@ fn scaled_decimal() -> Source {
     ]);
     let seven = Value::Struct(vec![Value::Int32(1), Value::Bytes(vec![70])]);
     with_schema(&format!("struct:{name}"), schema.named(name), vec![seven])
+}
+
+/// A struct of year, month and day when `first` is `day`, and of as many `more` parts.
+fn parts(name: &str, first: &str, more: usize) -> Source {
+    use SourceKind::{Int8, Int32, Int64};
+    let name = format!("io.debezium.time.{name}");
+    let mut fields = Vec::new();
+    let mut sample = Vec::new();
+    let mut add = |field, kind, value| {
+        fields.push((field, SourceSchema::scalar(kind).optional()));
+        sample.push(value);
+    };
+    if first == "day" {
+        add("year", Int32, Value::Int32(2024));
+        add("month", Int8, Value::Int8(2));
+        add("day", Int8, Value::Int8(29));
+    }
+    let clock = [
+        ("hour", Int8, Value::Int8(0)),
+        ("minute", Int8, Value::Int8(0)),
+        ("second", Int8, Value::Int8(0)),
+        ("picoseconds", Int64, Value::Int64(0)),
+        ("offsetSeconds", Int32, Value::Int32(0)),
+    ];
+    for (field, kind, value) in clock.into_iter().take(more) {
+        add(field, kind, value);
+    }
+    add("specialValue", SourceKind::String, Value::Null);
+    let schema = SourceSchema::structure(fields).named(&name);
+    with_schema(
+        &format!("struct:{name}"),
+        schema,
+        vec![Value::Struct(sample)],
+    )
 }
 
 fn geometry(name: &str, point: bool) -> Source {
@@ -354,10 +392,42 @@ fn schemaless_sources() -> Vec<Source> {
     ]
 }
 
+/// Classes that are not Connect's, but whose values transforms put into maps.
+fn java_sources() -> Vec<Source> {
+    let day = Value::Date(19_782);
+    let clock = [Value::ClockTime(3_600_000_000_000), Value::ClockTime(1)];
+    let moments = |zoned| {
+        vec![
+            Value::Moment(86_400, 0, zoned),
+            Value::Moment(-1, 999_999_999, zoned),
+            Value::Moment(-1, 999_000_000, zoned),
+        ]
+    };
+    let uuid = Value::Uuid(uuid::Uuid::try_parse(UUID).unwrap().into_bytes());
+    vec![
+        without_schema("java.time.LocalDate", Meaning::Date, vec![day]),
+        without_schema("java.time.LocalTime", Meaning::Time, clock.to_vec()),
+        without_schema(
+            "java.time.LocalDateTime",
+            Meaning::Timestamp,
+            moments(false),
+        ),
+        without_schema(
+            "java.time.OffsetDateTime",
+            Meaning::Timestamp,
+            moments(true),
+        ),
+        without_schema("java.time.ZonedDateTime", Meaning::Timestamp, moments(true)),
+        without_schema("java.time.Instant", Meaning::Timestamp, moments(true)),
+        without_schema("java.util.UUID", Meaning::Uuid, vec![uuid]),
+    ]
+}
+
 fn sources() -> Vec<Source> {
     let mut sources = connect_sources();
     sources.extend(debezium_sources());
     sources.extend(schemaless_sources());
+    sources.extend(java_sources());
     sources
 }
 
@@ -452,7 +522,14 @@ fn value_of(source: &Source) -> BoxedStrategy<Value> {
         Meaning::Decimal => (any::<i128>(), -50..50_i32)
             .prop_map(|(unscaled, scale)| Value::Decimal(unscaled, scale))
             .boxed(),
+        Meaning::Timestamp if source.name.contains("java.time") => {
+            let parts = (any::<i64>(), 0..1_000_000_000_i32, any::<bool>());
+            parts
+                .prop_map(|(seconds, nanos, zoned)| Value::Moment(seconds, nanos, zoned))
+                .boxed()
+        }
         Meaning::Timestamp => any::<i64>().prop_map(Value::Timestamp).boxed(),
+        Meaning::Time => any::<i64>().prop_map(Value::ClockTime).boxed(),
         _ => prop::sample::select(source.samples.clone()).boxed(),
     }
 }

@@ -163,6 +163,47 @@ fn a_decimal_with_its_own_scale_lands_exactly() {
 }
 
 #[test]
+fn a_timestamp_in_parts_is_one_timestamp() {
+    let optional = |kind| SourceSchema::scalar(kind).optional();
+    let schema = SourceSchema::structure([
+        ("year", optional(SourceKind::Int32)),
+        ("month", optional(SourceKind::Int8)),
+        ("day", optional(SourceKind::Int8)),
+        ("hour", optional(SourceKind::Int8)),
+        ("minute", optional(SourceKind::Int8)),
+        ("second", optional(SourceKind::Int8)),
+        ("picoseconds", optional(SourceKind::Int64)),
+        ("offsetSeconds", optional(SourceKind::Int32)),
+        ("specialValue", optional(SourceKind::String)),
+    ]);
+    let schema = schema.named("io.debezium.time.StructuredZonedTimestamp");
+    let parts = |year, [month, day, hour, minute, second]: [i8; 5], picos, offset| {
+        let mut all = vec![Value::Int32(year)];
+        all.extend([month, day, hour, minute, second].map(Value::Int8));
+        all.extend([Value::Int64(picos), Value::Int32(offset), Value::Null]);
+        Value::Struct(all)
+    };
+    let timestamp = primitive(PrimitiveType::Timestamptz);
+    let at = |value| land_with(&timestamp, schema.clone(), value);
+    let right = parts(2023, [5, 18, 7, 14, 21], 260_514_000_000, -28_800);
+    assert_eq!(at(right.clone()), "1684422861260514");
+    assert_eq!(at(parts(2023, [5, 18, 7, 14, 21], 1_000, 0)), LOSS);
+    assert_eq!(at(parts(2023, [5, 18, 7, 14, 21], 1, 0)), LOSS);
+    assert_eq!(at(parts(0, [0, 0, 0, 0, 0], 0, 0)), RANGE);
+    assert_eq!(at(parts(2023, [2, 29, 0, 0, 0], 0, 0)), RANGE);
+    assert_eq!(at(parts(2023, [5, 18, 24, 0, 0], 0, 0)), RANGE);
+    assert_eq!(at(parts(300_000, [5, 18, 0, 0, 0], 0, 0)), RANGE);
+    let mut infinity = vec![Value::Null; 8];
+    infinity.push(Value::text("POSITIVE_INFINITY"));
+    assert_eq!(at(Value::Struct(infinity)), RANGE);
+    assert_eq!(at(Value::Struct(vec![Value::Null; 9])), NOT);
+    let date = primitive(PrimitiveType::Date);
+    assert_eq!(land_with(&date, schema.clone(), right), LOSS);
+    let midnight = parts(1969, [12, 31, 1, 0, 0], 0, 3_600);
+    assert_eq!(land_with(&date, schema, midnight), "-1");
+}
+
+#[test]
 fn a_connect_timestamp_is_a_date_only_at_midnight() {
     let schema = SourceSchema::logical_type(LogicalType::Timestamp);
     let date = primitive(PrimitiveType::Date);

@@ -3,6 +3,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
+use frazil_core::commit::location::{StateLocation, StoredIn};
 use frazil_core::{Result, SinkError};
 use iceberg::TableUpdate;
 
@@ -34,8 +35,14 @@ enum Fault {
     LateBeforeNext,
     /// Held back, and applied after the next submission.
     LateAfterNext,
-    /// Applied without its table properties.
+    /// Applied without its table properties and without Frazil's entries of the summary.
     Stripped,
+    /// Refused when it sets table properties.
+    NoProperties,
+    /// Not allowed when it sets table properties.
+    NoRightToProperties,
+    /// Applied without its table properties.
+    Dropped,
     /// The next three loads fail, as with a catalog that is down.
     LoadsFail,
 }
@@ -125,9 +132,7 @@ impl Faulty {
                 CommitOutcome::Unknown(error())
             }
             Fault::Stripped => {
-                commit
-                    .updates
-                    .retain(|update| !matches!(update, TableUpdate::SetProperties { .. }));
+                commit.updates.retain(|update| !is_properties(update));
                 for update in &mut commit.updates {
                     if let TableUpdate::AddSnapshot { snapshot } = update {
                         let mut summary = snapshot.summary().clone();
@@ -143,12 +148,31 @@ impl Faulty {
                 }
                 self.inner.commit(base, commit).await
             }
+            Fault::NoProperties if sets_properties(&commit) => CommitOutcome::Refused(error()),
+            Fault::NoRightToProperties if sets_properties(&commit) => {
+                CommitOutcome::Unauthorized(error())
+            }
+            Fault::NoProperties | Fault::NoRightToProperties => {
+                self.inner.commit(base, commit).await
+            }
+            Fault::Dropped => {
+                commit.updates.retain(|update| !is_properties(update));
+                self.inner.commit(base, commit).await
+            }
             Fault::LoadsFail => {
                 self.failing_loads.store(3, Ordering::SeqCst);
                 CommitOutcome::Unknown(error())
             }
         }
     }
+}
+
+fn is_properties(update: &TableUpdate) -> bool {
+    matches!(update, TableUpdate::SetProperties { .. })
+}
+
+fn sets_properties(commit: &TableCommit) -> bool {
+    commit.updates.iter().any(is_properties)
 }
 
 #[async_trait]
@@ -308,7 +332,8 @@ async fn a_refusal_without_a_reason_in_the_table_blocks() {
     ] {
         let faulty = Arc::new(Faulty::new(&world, script));
         let batch = vec![world.segment(1, 0, &[(0, 0, 10)]).await];
-        let committer = committer(faulty.clone(), &world.ident, WID);
+        let committer = committer(faulty.clone(), &world.ident, WID)
+            .with_state_location(StateLocation::Property);
         let outcomes = committer.commit(batch.clone()).await;
         let [(0, SegmentOutcome::Blocked(error))] = &outcomes[..] else {
             panic!("{outcomes:?}");
@@ -355,6 +380,52 @@ async fn a_catalog_that_drops_properties_is_found_out() {
         };
         assert_eq!(error.code(), "STATE_NOT_STORED");
         assert_eq!(world.snapshots().await, 1);
+    }
+}
+
+// Promise: On a catalog that refuses table properties, forbids them or throws them away, offsets are kept in the snapshots' summaries, and every row is in the table once through lost answers and new starts.
+#[tokio::test]
+async fn a_catalog_that_stores_no_properties_is_written_exactly_once() {
+    for then in [
+        Fault::NoProperties,
+        Fault::NoRightToProperties,
+        Fault::Dropped,
+    ] {
+        for first in [then, Fault::UnknownAfter] {
+            let world = World::new(FormatVersion::V3).await;
+            let mut start = 0;
+            for round in 0..4 {
+                // Each round is another process, which knows nothing but the table.
+                let mut faulty = Faulty::new(&world, &[]);
+                if round > 0 {
+                    // Only the first commit sets properties, so that others may be applied unheard.
+                    faulty.script.lock().unwrap().push_back(first);
+                }
+                faulty.then = then;
+                let faulty = Arc::new(faulty);
+                let committer = committer(faulty, &world.ident, WID);
+                let session = 1 + round as u128;
+                let batch = vec![world.segment(session, 0, &[(0, start, start + 10)]).await];
+                let outcomes = committer.commit(batch.clone()).await;
+                assert_eq!(letters(&outcomes), "D", "{then:?} {round}");
+                assert_eq!(letters(&committer.commit(batch).await), "C");
+                start += 10;
+                let late = vec![world.segment(90, round, &[(0, start - 5, start)]).await];
+                assert_eq!(letters(&committer.commit(late).await), "C", "a zombie");
+                world.assert_exactly_once("main", &[(0, start)]).await;
+            }
+            let loaded = world.load().await;
+            let state = state_of(&loaded.metadata, WID, "main").unwrap().unwrap();
+            assert_eq!(state.stored_in, StoredIn::Summary, "{then:?}");
+            assert!(
+                loaded
+                    .metadata
+                    .properties()
+                    .keys()
+                    .all(|key| !key.starts_with("frazil"))
+            );
+            assert_eq!(world.snapshots().await, 4);
+        }
     }
 }
 

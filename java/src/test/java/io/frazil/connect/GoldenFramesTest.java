@@ -6,6 +6,13 @@ import static org.junit.Assert.assertTrue;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.LocalTime;
+import java.time.OffsetDateTime;
+import java.time.ZoneOffset;
+import java.time.ZonedDateTime;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -13,6 +20,7 @@ import java.util.Date;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.TimestampType;
@@ -184,7 +192,12 @@ public class GoldenFramesTest {
                 new byte[] {1, 2}, "buffer", ByteBuffer.wrap(new byte[] {3}), "decimal", new BigDecimal("-1.50"),
                 "tiny", new BigDecimal("1E+100"), "date", new Date(-5), "list",
                 Arrays.asList(1, "two", null, Arrays.asList(3L)), "map", map("int32", map(), 7, "seven"), "struct",
-                struct);
+                struct, "java", map(
+                        "date", LocalDate.of(2023, 5, 18), "time", LocalTime.of(7, 14, 21, 888_000_001),
+                        "local", LocalDateTime.of(1969, 12, 31, 23, 59, 59, 1), "instant", Instant.ofEpochSecond(-1, 5),
+                        "offset", OffsetDateTime.of(2023, 5, 18, 7, 14, 21, 260_514_000, ZoneOffset.ofHours(-8)),
+                        "zoned", ZonedDateTime.of(2023, 5, 18, 7, 14, 21, 0, ZoneOffset.UTC),
+                        "uuid", UUID.fromString("f24f9b64-81fa-49d1-b74e-8c09a6e31c56")));
         List<SinkRecord> records = Arrays.asList(
                 record(null, all),
                 record(null, map("int32", 1, "new", "x")),

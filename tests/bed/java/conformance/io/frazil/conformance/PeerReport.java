@@ -47,7 +47,8 @@ final class PeerReport {
   /** Runs a case and notes each of its records. */
   void run(Case body, Tables tables, Map<String, String> config) throws IOException {
     Steps steps = new Steps(body, config);
-    for (PeerRun.Became became : new PeerRun(tables, config).run(steps)) {
+    PeerRun run = new PeerRun(tables, config);
+    for (PeerRun.Became became : body.body().has("samples") ? run.together(steps) : run.run(steps)) {
       String kind = kind(body, became, tables);
       if (kind == null) {
         continue;
@@ -108,11 +109,15 @@ final class PeerReport {
     String where = body.file().replace(".json", "") + ": " + body.name();
     String key = where + kind + code;
     repeats.merge(key, 1, Integer::sum);
-    differences.putIfAbsent(key, new Difference(where, kind, code(notation.path("value")), wanted, found, right(kind, code)));
+    differences.putIfAbsent(key, new Difference(where, kind, code(notation.path("value")), wanted, found,
+        right(kind, code, notation.path("value").toString())));
   }
 
   /** Who is right, and why. */
-  private static String right(String kind, String code) {
+  private static String right(String kind, String code, String input) {
+    if (kind.equals(TAKES) && input.matches(".*(NaN|Infinity).*")) {
+      return "the case: the column has no such number";
+    }
     if (kind.equals(TAKES)) {
       return switch (code) {
         case "VALUE_UNIT_UNKNOWN" -> "a choice: the peer's rule is days or milliseconds, the record says nothing";

@@ -2,6 +2,13 @@ package io.frazil.connect.wire;
 
 import java.math.BigDecimal;
 import java.nio.ByteBuffer;
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.LocalTime;
+import java.time.OffsetDateTime;
+import java.time.ZoneOffset;
+import java.time.ZonedDateTime;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -35,6 +42,10 @@ final class TaggedWriter {
     private static final int LIST = 15;
     private static final int MAP = 16;
     private static final int NAME = 17;
+    private static final int CLOCK_TIME = 18;
+    private static final int LOCAL = 19;
+    private static final int INSTANT = 20;
+    private static final int UUID = 21;
 
     /** Maps whose keys are data rather than names must not make the table as large as the data. */
     private static final int NAMES_MAX = 4096;
@@ -121,8 +132,43 @@ final class TaggedWriter {
         } else if (value instanceof Struct) {
             struct((Struct) value, depth);
         } else {
+            object(value);
+        }
+    }
+
+    /** Writes what is none of Connect's classes, but what transforms put into maps. */
+    private void object(Object value) {
+        if (value instanceof LocalDate) {
+            long days = ((LocalDate) value).toEpochDay();
+            if (days != (int) days) {
+                throw new RowException(RowException.VALUE_OUT_OF_RANGE, "a date does not fit 32 bits");
+            }
+            out.u8(DATE);
+            out.i32((int) days);
+        } else if (value instanceof LocalTime) {
+            out.u8(CLOCK_TIME);
+            out.i64(((LocalTime) value).toNanoOfDay());
+        } else if (value instanceof LocalDateTime) {
+            moment(LOCAL, ((LocalDateTime) value).toEpochSecond(ZoneOffset.UTC), ((LocalDateTime) value).getNano());
+        } else if (value instanceof Instant) {
+            moment(INSTANT, ((Instant) value).getEpochSecond(), ((Instant) value).getNano());
+        } else if (value instanceof OffsetDateTime) {
+            moment(INSTANT, ((OffsetDateTime) value).toEpochSecond(), ((OffsetDateTime) value).getNano());
+        } else if (value instanceof ZonedDateTime) {
+            moment(INSTANT, ((ZonedDateTime) value).toEpochSecond(), ((ZonedDateTime) value).getNano());
+        } else if (value instanceof java.util.UUID) {
+            out.u8(UUID);
+            out.i64(Long.reverseBytes(((java.util.UUID) value).getMostSignificantBits()));
+            out.i64(Long.reverseBytes(((java.util.UUID) value).getLeastSignificantBits()));
+        } else {
             throw unsupported(value);
         }
+    }
+
+    private void moment(int tag, long seconds, int nanos) {
+        out.u8(tag);
+        out.i64(seconds);
+        out.i32(nanos);
     }
 
     private static RowException unsupported(Object value) {

@@ -8,13 +8,18 @@ import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.CatalogUtil;
+import org.apache.iceberg.MetadataUpdate;
 import org.apache.iceberg.catalog.Catalog;
+import org.apache.iceberg.exceptions.ForbiddenException;
 import org.apache.iceberg.rest.credentials.Credential;
 import org.apache.iceberg.rest.credentials.ImmutableCredential;
+import org.apache.iceberg.rest.requests.UpdateTableRequest;
 import org.apache.iceberg.rest.responses.ConfigResponse;
 import org.apache.iceberg.rest.responses.ImmutableLoadCredentialsResponse;
 import org.apache.iceberg.rest.responses.LoadCredentialsResponseParser;
@@ -34,6 +39,8 @@ import org.eclipse.jetty.servlet.ServletHolder;
  *
  * <p>{@code POST /bed/fault?op=commit|any&mode=before|after|conflict|delay&n=COUNT&ms=MILLIS} arms
  * a fault for the next requests without an {@code X-Bed} header, {@code GET /bed/stats} counts what came in.
+ * {@code POST /bed/properties?mode=store|refuse|forbid|drop} says what becomes of commits that set table
+ * properties named {@code frazil.*}.
  */
 public final class BedCatalog {
   private static final Map<String, String> VENDED = properties("vend.");
@@ -42,6 +49,7 @@ public final class BedCatalog {
   private static final AtomicLong LOADS = new AtomicLong();
   private static final AtomicLong FAULTS = new AtomicLong();
   private static Fault fault = new Fault("none", "none", 0, 0);
+  private static volatile String propertyMode = "store";
 
   private record Fault(String operation, String mode, int left, long delayMs) {}
 
@@ -93,7 +101,8 @@ public final class BedCatalog {
     @Override
     public <T extends RESTResponse> T handleRequest(
         Route route, Map<String, String> vars, Object body, Class<T> type) {
-      T response = super.handleRequest(route, vars, body, type);
+      Object taken = body instanceof UpdateTableRequest update ? withProperties(update) : body;
+      T response = super.handleRequest(route, vars, taken, type);
       if (response instanceof LoadTableResponse load) {
         LOADS.incrementAndGet();
         return VENDED.isEmpty() ? response : type.cast(vend(load));
@@ -107,6 +116,26 @@ public final class BedCatalog {
                 .build());
       }
       return response;
+    }
+
+    /** What a catalog makes of properties that it does not like. */
+    private static UpdateTableRequest withProperties(UpdateTableRequest update) {
+      List<MetadataUpdate> others =
+          update.updates().stream().filter(one -> !setsFrazil(one)).collect(Collectors.toList());
+      if (others.size() == update.updates().size()) {
+        return update;
+      }
+      return switch (propertyMode) {
+        case "refuse" -> throw new IllegalArgumentException("no such table property");
+        case "forbid" -> throw new ForbiddenException("no right to set table properties");
+        case "drop" -> UpdateTableRequest.create(update.identifier(), update.requirements(), others);
+        default -> update;
+      };
+    }
+
+    private static boolean setsFrazil(MetadataUpdate update) {
+      return update instanceof MetadataUpdate.SetProperties set
+          && set.updated().keySet().stream().anyMatch(key -> key.startsWith("frazil."));
     }
 
     private static LoadTableResponse vend(LoadTableResponse load) {
@@ -198,6 +227,10 @@ public final class BedCatalog {
                 request.getParameter("mode"),
                 Integer.parseInt(request.getParameter("n")),
                 delay == null ? 0 : Long.parseLong(delay)));
+        return;
+      }
+      if (path.equals("/bed/properties")) {
+        propertyMode = request.getParameter("mode");
         return;
       }
       response.setContentType("application/json");
