@@ -182,6 +182,7 @@ fn a_refused_record_changes_no_table() {
 }
 
 // Promise: The record that brings a nested field keeps its value when the struct becomes optional at the same time (Apache's sink loses it).
+// Complaint: 15
 #[test]
 fn the_record_that_changes_a_struct_keeps_its_value() {
     let bed = Bed::new("db.orders").slow().with(FULL.0, FULL.1);
@@ -356,6 +357,7 @@ fn text(offset: i64) -> Vec<Value> {
 }
 
 // Promise: A change that a table cannot follow is one error with the column, both types, the record's place and what to do; by `dlq` the record is refused.
+// Complaint: 36
 #[test]
 fn a_breaking_change_is_told_once_with_all_that_helps() {
     let bed = two_tables(Bed::new("db.numbers,db.texts"))
@@ -421,6 +423,7 @@ fn by_policy_the_task_stops_at_a_breaking_change() {
 }
 
 // Promise: By `block-table` a table stops at a change that it cannot follow and the others go on; the group's offset waits, and once the change is seen to, no row is missing or there twice.
+// Complaint: 36
 #[test]
 fn by_policy_a_table_stops_at_a_breaking_change_and_others_go_on() {
     let bed = two_tables(Bed::new("db.numbers,db.texts"))
@@ -463,6 +466,7 @@ fn by_policy_a_table_stops_at_a_breaking_change_and_others_go_on() {
 }
 
 // Promise: A record without a required column's field makes the column optional where the table may follow, and is refused by the column's name where not.
+// Complaint: 35
 #[test]
 fn a_missing_required_field_makes_the_column_optional_or_is_named() {
     for (mode, code) in [

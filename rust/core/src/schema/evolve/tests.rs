@@ -218,6 +218,7 @@ fn nested() -> Schema {
 }
 
 // Promise: Fields are added, promoted and made optional inside of list elements and map values too, by a schema and by a value alike.
+// Complaint: 15
 #[test]
 fn what_lies_in_lists_and_maps_changes_as_columns_do() {
     let inner = SourceSchema::structure([
