@@ -51,8 +51,8 @@ const PUT_WAIT: Duration = Duration::from_secs(60);
 /// How long a revoked or stopped task waits for its last commits. Below Connect's default
 /// `task.shutdown.graceful.timeout.ms` of 5 s, also when both happen one after the other.
 const DRAIN_WAIT: Duration = Duration::from_millis(3_500);
-/// How long a session that starts over waits for what becomes of its segments: the election of
-/// another coordinator, ten seconds, is not worth it.
+/// How long a session that starts over waits for what becomes of its segments: about as long as the
+/// election of another coordinator takes.
 const ANSWERS_WAIT: Duration = Duration::from_secs(8);
 /// Rejections within [`REJECTION_WINDOW`] after which the task gives up.
 const REJECTIONS_MAX: usize = 5;

@@ -69,8 +69,10 @@ final class ControlClients {
     Map<String, Object> election() {
         Map<String, Object> values = consumer("election");
         values.put("group.id", group);
-        values.put("session.timeout.ms", "10000");
-        values.put("heartbeat.interval.ms", "3000");
+        // Nobody commits while a dead leader is not missed: the least that brokers allow by default. A
+        // leader that only stood still costs nothing but another election.
+        values.putIfAbsent("session.timeout.ms", "6000");
+        values.putIfAbsent("heartbeat.interval.ms", "2000");
         // Whoever leads goes on leading when others come and go.
         values.put("partition.assignment.strategy", List.of(CooperativeStickyAssignor.class));
         values.put("auto.offset.reset", "latest");

@@ -77,8 +77,13 @@ final class Delivery {
         forget(partitions); // They may have been ours before, and another task's since.
         guarded(() -> {
             apply(session.control(Requests.assign(partitions)));
-            if (paused && !partitions.isEmpty()) {
-                context.pause(partitions.toArray(new TopicPartition[0]));
+            // Connect remembers what was paused over a rebalance. A pause that ended while the task had
+            // no partitions would last for ever on those that come back.
+            TopicPartition[] opened = partitions.toArray(new TopicPartition[0]);
+            if (paused) {
+                context.pause(opened);
+            } else {
+                context.resume(opened);
             }
         });
         context.timeout(TICK_MS);

@@ -256,6 +256,22 @@ public class DeliveryTest {
         assertEquals(Set.of(), context.paused);
     }
 
+    // Promise: A pause that ends while a task has no partitions does not last on those that come back to it
+    @Test
+    public void aPauseThatEndsBetweenAssignmentsEndsForPartitionsThatComeBack() {
+        session.answers.add(new Answers().pause().encode());
+        delivery.put(records(P0, 0, 1));
+        preCommit(Map.of(P0, 0L, P1, 0L));
+        delivery.close(List.of(P0, P1));
+        context.assigned.clear();
+        session.answers.add(new Answers().resume().encode());
+        delivery.put(List.of());
+        assertEquals("as Connect remembers them", Set.of(P0, P1), context.paused);
+        context.assigned.add(P0);
+        delivery.open(List.of(P0));
+        assertEquals(Set.of(P1), context.paused);
+    }
+
     @Test
     public void partitionsAreRevokedAfterAPreCommitAndLostWithoutOne() {
         preCommit(Map.of(P0, 0L));
