@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use iceberg::TableCreation;
@@ -5,9 +6,11 @@ use iceberg::spec::{
     NestedField, PrimitiveType, SnapshotReference, SnapshotRetention, TableMetadataBuilder, Type,
 };
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::commit::anchor::{Anchor, ResetOffsets, anchor_key};
-use crate::commit::location::StoredIn;
+use crate::commit::location::{StateLocation, StoredIn};
 use crate::commit::recover::{rebuilt_state_of, state_of, stored_state_of};
 use crate::commit::test_support::{range, segment};
 use crate::commit::{batch, outcome};
@@ -591,4 +594,161 @@ fn columns_are_added_only_to_the_schema_that_was_seen() {
     assert_eq!(after.last_column_id(), 2);
     assert!(first.requirements[1].check(Some(&after)).is_err());
     assert!(first.requirements[2].check(Some(&after)).is_err());
+}
+
+/// What a catalog makes of table properties.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stores {
+    All,
+    Nothing,
+    Refuses,
+}
+
+/// One step in the life of a table.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Commit,
+    ForeignCommit,
+    RollBack,
+    Expire,
+    Locate(StateLocation),
+    Catalog(Stores),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    use StateLocation::{Auto, Property, Summary};
+    let locations = prop_oneof![Just(Auto), Just(Auto), Just(Property), Just(Summary)];
+    let catalogs = prop_oneof![
+        Just(Stores::All),
+        Just(Stores::Nothing),
+        Just(Stores::Refuses)
+    ];
+    let step = prop_oneof![
+        6 => Just(Step::Commit),
+        2 => Just(Step::ForeignCommit),
+        1 => Just(Step::RollBack),
+        1 => Just(Step::Expire),
+        1 => locations.prop_map(Step::Locate),
+        1 => catalogs.prop_map(Step::Catalog),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+/// A table, and what whoever looks at it from outside knows.
+struct Life {
+    metadata: TableMetadata,
+    location: StateLocation,
+    stores: Stores,
+    /// One past the newest row that each snapshot shows.
+    shown: BTreeMap<i64, i64>,
+    ids: i64,
+}
+
+impl Life {
+    fn shown(&self) -> i64 {
+        let head = self.metadata.current_snapshot();
+        head.map_or(0, |head| self.shown[&head.snapshot_id()])
+    }
+
+    /// Commits ten rows from `start` on, as the commit loop would; a catalog may refuse it.
+    fn commit(&mut self, state: Option<&WriterState>, start: i64) {
+        let one = segment(0, vec![range("t", 0, start, start + 10, Some(start))]);
+        let mut keep = self.location.keep(state);
+        if self.stores == Stores::Refuses && keep == Keep::Both {
+            keep = Keep::Summary;
+        }
+        if self.stores == Stores::Refuses && keep.in_property() {
+            return;
+        }
+        let mut plan = plan_in(&self.metadata, "main", self.ids, &[&one], keep);
+        if self.stores == Stores::Nothing {
+            let is_property = |update: &_| matches!(update, TableUpdate::SetProperties { .. });
+            plan.updates.retain(|update| !is_property(update));
+        }
+        self.metadata = apply(&self.metadata, &plan);
+        self.shown.insert(self.ids, start + 10);
+    }
+
+    fn step(&mut self, step: Step, state: Option<&WriterState>, bound: i64) {
+        self.ids += 1;
+        match step {
+            Step::Commit => self.commit(state, bound),
+            Step::ForeignCommit => {
+                let shown = self.shown();
+                self.metadata = foreign(&self.metadata, self.ids);
+                self.shown.insert(self.ids, shown);
+            }
+            Step::RollBack => {
+                let head = self.metadata.current_snapshot();
+                let parent = head.and_then(|head| head.parent_snapshot_id());
+                if let Some(parent) =
+                    parent.filter(|id| self.metadata.snapshot_by_id(*id).is_some())
+                {
+                    let retention = SnapshotRetention::branch(None, None, None);
+                    let back = SnapshotReference::new(parent, retention);
+                    let builder = self.metadata.clone().into_builder(None);
+                    let builder = builder.set_ref("main", back).unwrap();
+                    self.metadata = builder.build().unwrap().metadata;
+                }
+            }
+            Step::Expire => {
+                let tag = self.metadata.snapshot_for_ref("frazil.w.w1");
+                let safe = state.is_none_or(|state| match state.stored_in {
+                    StoredIn::Property => true,
+                    // What only one snapshot has is safe from the next commit on.
+                    StoredIn::Summary => {
+                        tag.is_some_and(|tag| tag.snapshot_id() == state.snapshot_id)
+                    }
+                    StoredIn::Nowhere => false,
+                });
+                let named = [self.metadata.current_snapshot(), tag];
+                let is_named =
+                    |id: i64| named.iter().flatten().any(|kept| kept.snapshot_id() == id);
+                let ids = self
+                    .metadata
+                    .snapshots()
+                    .map(|snapshot| snapshot.snapshot_id());
+                let old: Vec<i64> = ids.filter(|id| !is_named(*id)).collect();
+                if safe {
+                    self.metadata = expired(self.metadata.clone(), &old);
+                }
+            }
+            Step::Locate(location) => self.location = location,
+            Step::Catalog(stores) => self.stores = stores,
+        }
+        // Nobody insists on properties with a catalog that throws them away.
+        if self.stores == Stores::Nothing && self.location == StateLocation::Property {
+            self.location = StateLocation::Auto;
+        }
+    }
+}
+
+proptest! {
+    // Promise: Wherever the offsets are kept, and whatever a catalog makes of table properties, no rollback, expiry or foreign commit lets a row that the table shows be written again.
+    #[test]
+    fn a_state_never_says_less_than_the_table_shows(steps in steps()) {
+        let mut life = Life {
+            metadata: table(FormatVersion::V2),
+            location: StateLocation::Auto,
+            stores: Stores::All,
+            shown: BTreeMap::new(),
+            ids: 0,
+        };
+        for step in steps {
+            let state = match state_of(&life.metadata, "w1", "main") {
+                Ok(state) => state,
+                Err(error) => {
+                    // Nothing is written then.
+                    prop_assert_eq!(error.code(), "STATE_LOST");
+                    break;
+                }
+            };
+            let partition = TopicPartition::new("t", 0);
+            let bound = state.as_ref().and_then(|state| state.bound(&partition)).unwrap_or(0);
+            prop_assert!(bound >= life.shown(), "{} < {}", bound, life.shown());
+            let highest = life.shown.values().max().copied().unwrap_or(0);
+            prop_assert!(bound <= highest, "{bound} > {highest}");
+            life.step(step, state.as_ref(), bound);
+        }
+    }
 }

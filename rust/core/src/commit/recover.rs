@@ -9,7 +9,6 @@
 //! Whatever is found is read through the anchor: the answer is what counts after the offset resets
 //! that the table has not followed yet.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -76,13 +75,10 @@ fn find(
     let is_of_newest = |state: &WriterState| state.snapshot_id == snapshot.snapshot_id();
     let stored = read(branch);
     // T goes back by no rollback: a property of a later commit counts, though the branch has it no more.
-    let order = |state: &WriterState| {
-        let known = metadata.snapshot_by_id(state.snapshot_id)?;
-        Some(known.sequence_number().cmp(&snapshot.sequence_number()))
-    };
-    let counts = |state: &WriterState| match newest.state {
-        Some(_) => matches!(order(state), Some(Ordering::Equal | Ordering::Greater)),
-        None => order(state) != Some(Ordering::Less),
+    // One of an earlier commit does not: the catalog did not store that of the newest.
+    let counts = |state: &WriterState| {
+        let known = metadata.snapshot_by_id(state.snapshot_id);
+        known.is_some_and(|known| known.sequence_number() >= snapshot.sequence_number())
     };
     match stored? {
         Some(state) if counts(&state) => return Ok(Some(state)),
