@@ -549,7 +549,7 @@ fn masked_column<'b>(
             let keys = Box::new(masked_column(keys, key, texts));
             let values = Box::new(masked_column(values, value, texts));
             let data = ColumnData::Map {
-                offsets: *offsets,
+                offsets,
                 keys,
                 values,
             };

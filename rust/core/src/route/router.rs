@@ -219,15 +219,14 @@ impl Router {
             },
             Targets::Named(rules) => self.compose(rules, (frame, run, row), sources, &mut text),
         };
-        let known = written.map(|written| {
-            if written && !self.decisions.contains_key(&text) {
+        let known = written.inspect(|written| {
+            if *written && !self.decisions.contains_key(&text) {
                 let decision = decision(&plan, &text);
                 if self.decisions.len() >= DECISIONS_MAX {
                     self.decisions.clear();
                 }
                 self.decisions.insert(text.clone(), decision);
             }
-            written
         });
         self.text = text;
         match known? {

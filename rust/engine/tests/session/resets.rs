@@ -299,7 +299,7 @@ fn has_properties(bed: &Bed, table: &str) -> bool {
     metadata
         .properties()
         .keys()
-        .any(|key| key.starts_with("frazil."))
+        .any(|key| key.starts_with("frazil.w.") || key.starts_with("frazil.a."))
 }
 
 // Promise: resets, rollback and expiry mean the same where the offsets are kept in the snapshots' summaries
