@@ -147,12 +147,12 @@ final class PeerReport {
   }
 
   /** Returns the page. */
-  String page(String version) {
+  String page(String version, int ran, int total) {
     StringBuilder page = new StringBuilder("# The cases through the Apache sink\n\n"
         + "Written by `./x conformance --peer`: the records of [tests/conformance](../tests/conformance/README.md)"
         + " through Apache Iceberg's sink " + version + " (its `SinkWriter`, each record alone, its files appended as"
         + " its coordinator does), read back by Iceberg's Java library. Cases about keys that it does not have, about"
-        + " failures of a task and about validation are left out.\n\n"
+        + " failures of a task and about validation are left out: " + ran + " of " + total + " cases ran.\n\n"
         + "Where a record is refused here with a code and set aside, and the peer throws, both refuse it; but the peer's"
         + " task then stops, for it reports nothing to a dead letter queue.\n\n| cases | "
         + String.join(" | ", KINDS) + " |\n|---" + "|---".repeat(KINDS.size()) + "|\n");
