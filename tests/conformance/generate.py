@@ -85,6 +85,8 @@ TEXTS = texts(
     "2023-05-18T07:14:21Z", "2023-05-18 07:14:21", "2023-05-18T07:14:21+00", "2023-05-18T07:14:21+00:00",
     "2023-05-18T07:14:21+0000", "2023-05-18T07:14:21-08", "2023-05-18T07:14:21-08:00", "2023-05-18T07:14:21-0800",
     "2023-05-18T07:14:21.260514Z", "2023-05-18T07:14", "1969-12-31T23:59:59.999999Z", "1684394061000", "AQID",
+    "2024-02-29T12:00:00Z", "2023-05-18T07:14:21.1234567Z", "2023-05-18T07:14:21.1234567891Z", "-0044-03-15",
+    "+12024-01-01T00:00:00Z", "+9999999-01-01", "07:51:30.1234567",
 )  # fmt: skip
 FLOATS = (0.0, -0.0, 1.0, -2.5, 0.1, 16777217.0, 9007199254740993.0, 3e9, math.nan, math.inf, -math.inf)
 MOMENTS = ("1970-01-01T00:00:00", "2023-11-14T22:13:20.123", "1969-12-31T23:59:59.999", "2024-02-29T00:00:00")
@@ -177,9 +179,15 @@ WITH_SCHEMA = {
     f"array:{DBZ}data.FloatVector": [([1.0, -2.0], Items((Float(1.0, 32), Float(-2.0, 32))))],
     f"struct:{DBZ}data.SparseDoubleVector": [({"dimensions": 4, "vector": [[1, 0.5]]}, SPARSE)],
     f"struct:{DBZ}data.VariableScaleDecimal": [scaled(7, 0), scaled(-7, 0), scaled(1234, 2), scaled(5, -3), scaled(10**37, 0)],
-    f"struct:{DBZ}data.geometry.Point": [geometry(POINT, None, 1.0, 2.0), geometry(POINT, 4326, 1.0, 2.0, POINT_4326)],
-    f"struct:{DBZ}data.geometry.Geometry": [geometry(POINT, None), geometry(POINT, 4326, ewkb=POINT_4326)],
-    f"struct:{DBZ}data.geometry.Geography": [geometry(POINT, None), geometry(POINT, 4326, ewkb=POINT_4326)],
+    f"struct:{DBZ}data.geometry.Point": [
+        geometry(POINT, None, 1.0, 2.0), geometry(POINT, 4326, 1.0, 2.0, POINT_4326), geometry("01010000", None, 1.0, 2.0),
+    ],
+    f"struct:{DBZ}data.geometry.Geometry": [
+        geometry(POINT, None), geometry(POINT, 4326, ewkb=POINT_4326), geometry("01010000", None),
+    ],
+    f"struct:{DBZ}data.geometry.Geography": [
+        geometry(POINT, None), geometry(POINT, 4326, ewkb=POINT_4326), geometry("01010000", None),
+    ],
 }  # fmt: skip
 NAMED_TEXTS = {
     "time.ZonedTimestamp": "timestamptz", "time.ZonedTime": "string", "time.IsoDate": "date", "time.IsoTime": "time",
@@ -189,7 +197,8 @@ NAMED_TEXTS = {
 }  # fmt: skip
 for name in NAMED_TEXTS:
     WITH_SCHEMA[f"string:{DBZ}{name}"] = TEXTS[:14] + texts(
-        "07:51:30.888", "2024-02-29", "2023-11-14T22:13:20.123456Z", "f24f9b64-81fa-49d1-b74e-8c09a6e31c56",
+        "1e400", "2024-02-29T12:00:00Z", "2023-05-18T07:14:21.1234567Z", "2023-05-18T07:14:21.1234567891Z",
+        "+9999999-01-01", "07:51:30.1234567", "07:51:30.888", "2024-02-29", "2023-11-14T22:13:20.123456Z", "f24f9b64-81fa-49d1-b74e-8c09a6e31c56",
         '{"a": [1, null]}', "<a b='1'/>", "P1Y2M3DT4H5M6.7S", "a,b",
     )  # fmt: skip
 
@@ -264,7 +273,8 @@ WITHOUT_SCHEMA = {
         (value, Text(value, True))
         for value in (
             "", "true", "7", "12.5", "abc", "2024-02-29", "07:51:30", "2023-05-18T07:14:21-08:00",
-            "f24f9b64-81fa-49d1-b74e-8c09a6e31c56", "AQIDBA==", "AQIDBA", "aGVs bG8=", "-_8=",
+            "f24f9b64-81fa-49d1-b74e-8c09a6e31c56", "AQIDBA==", "AQIDBA", "aGVs bG8=", "-_8=", "1e400", "12.345", "0.1",
+            "9223372036854775808", "2024-02-29T12:00:00Z", "2023-05-18T07:14:21.1234567891Z", "+9999999-01-01", "07:51:30.1234567",
         )
     ],
     "bytes": [({"$bytes": "0x" + value.hex()}, Bytes(value)) for value in (b"\x01\x02\x03\x04", bytes(16), b"")],

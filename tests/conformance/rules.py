@@ -257,8 +257,15 @@ def plain(unscaled: int, scale: int) -> str:
     return f"{sign}{digits[:-scale]}.{digits[-scale:]}"
 
 
+CYCLE = 146_097  # days of 400 years, after which the calendar repeats
+
+
 def iso_day(days: int) -> str:
-    return (EPOCH + timedelta(days=days)).isoformat()
+    cycles = 0 if -719_162 <= days <= 2_932_896 else (days + 719_162) // CYCLE
+    day = EPOCH + timedelta(days=days - cycles * CYCLE)
+    year = day.year + 400 * cycles
+    shown = f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
+    return f"{shown}-{day.month:02}-{day.day:02}"
 
 
 def iso_clock(nanos: int) -> str:
@@ -292,7 +299,7 @@ def day(value) -> str:
             nanos = read_moment(text)
             if nanos % DAY:
                 raise Refused(LOSS)
-            return iso_day(nanos // DAY)
+            return iso_day(within(nanos // DAY, 32))
         case Moment(nanos, _, _, maybe_day):
             if nanos % DAY and not maybe_day:
                 raise Refused(LOSS)
@@ -331,11 +338,16 @@ def moment(value, zoned: bool, unit: int) -> str:
     return iso_moment(units(nanos, unit), zoned)
 
 
+DAY_TEXT = r"(\d{4}|[+-]\d{4,7})-(\d\d)-(\d\d)"
+
+
 def read_day(text: str) -> int:
-    if not re.fullmatch(r"\d{4}-\d\d-\d\dZ?", text, re.ASCII):
+    found = re.fullmatch(DAY_TEXT + "Z?", text, re.ASCII)
+    if not found:
         raise Refused(FORM)
+    cycles = 0 if 1 <= int(found[1]) <= 9999 else int(found[1]) // 400 - 1
     try:
-        return (date.fromisoformat(text.rstrip("Z")) - EPOCH).days
+        return (date(int(found[1]) - 400 * cycles, int(found[2]), int(found[3])) - EPOCH).days + cycles * CYCLE
     except ValueError:
         raise Refused(FORM) from None
 
@@ -354,9 +366,9 @@ def read_clock(text: str, offset: str = "Z?") -> int:
 
 
 def read_moment(text: str) -> int:
-    if re.fullmatch(r"\d{4}-\d\d-\d\dZ?", text, re.ASCII):
+    if re.fullmatch(DAY_TEXT + "Z?", text, re.ASCII):
         return read_day(text) * DAY
-    found = re.fullmatch(r"(.{10})[T ]([0-9:.]+)(|Z|[+-]\d\d(?::?\d\d)?)", text, re.ASCII)
+    found = re.fullmatch(r"([^T ]+)[T ]([0-9:.]+)(|Z|[+-]\d\d(?::?\d\d)?)", text, re.ASCII)
     if not found or found[1].endswith("Z"):
         raise Refused(FORM)
     nanos = read_day(found[1]) * DAY + read_clock(found[2], "")

@@ -117,7 +117,7 @@ public final class Conformance {
     } finally {
       remove(folder);
     }
-    Files.writeString(peerPage, report.page(peerVersion));
+    Files.writeString(peerPage, report.page(peerVersion, ran, cases.size()));
     out.println(ran + " of " + cases.size() + " cases ran through the peer");
     return true;
   }
