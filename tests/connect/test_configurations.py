@@ -112,7 +112,7 @@ def test_an_unknown_key_is_refused(worker, sql, name):
         ("iceberg.control.commit.interval-ms", "soon", "number"),
         ("iceberg.control.commit.interval-ms", "5", "1000"),
         ("iceberg.tables", "no_namespace", "namespace.table"),
-        ("iceberg.tables.default-partition-by", "week(ts)", "use year, month, day"),
+        ("iceberg.tables.default-partition-by", "week(ts)", "There are year, month, day"),
         ("iceberg.catalog.type", "carrier-pigeon", "rest"),
     ],
 )
