@@ -6,7 +6,7 @@ use frazil_core::schema::contract::MAPPING_PROPERTY;
 use frazil_core::schema::metadata::resolved;
 use frazil_core::schema::types::{CreateOptions, table_schema};
 use frazil_core::wire::Frame;
-use frazil_core::{ErrorKind, Result};
+use frazil_core::{ErrorKind, Result, SinkError};
 use iceberg::spec::{FormatVersion, Schema};
 
 use crate::catalog::CreateTable;
@@ -22,27 +22,45 @@ pub(crate) fn creation_of(
     frame: &Frame<'_>,
     rows: &[u32],
 ) -> Result<Option<CreateTable>> {
-    // What version 2 has no type for.
-    let version = config.auto_create_props.get("format-version");
-    let nanoseconds = version.map(String::as_str) == Some("3");
     for row in rows {
-        let (metadata_columns, complete) = resolved(&config.metadata_columns, frame, *row);
-        if !complete {
-            continue;
-        }
-        let options = CreateOptions {
-            force_optional: config.force_optional,
-            metadata_columns,
-            nanoseconds,
-        };
-        match table_schema(frame.value(*row as usize), &options) {
-            Ok(schema) => return creation(config, schema).map(Some),
-            // Such a record is rejected on its own account once there is a table.
+        match schema_of(config, frame, *row) {
+            Ok(Some(schema)) => return creation(config, schema).map(Some),
+            Ok(None) => {}
+            // Such a record is rejected on its own account.
             Err(error) if error.kind() == ErrorKind::Data => {}
             Err(error) => return Err(error),
         }
     }
     Ok(None)
+}
+
+/// Says why no table was made for `row`.
+pub(super) fn refusal(config: &TableConfig, frame: &Frame<'_>, row: u32) -> SinkError {
+    match schema_of(config, frame, row) {
+        Err(error) if error.code() != "SCHEMA_EMPTY" => error,
+        _ => SinkError::data(
+            "TABLE_SCHEMA_UNKNOWN",
+            "the table does not exist and the record has no field to create it from; create the \
+             table, or send a record with fields first",
+        ),
+    }
+}
+
+/// Returns the schema of the table that `row` would make; `None` when it does not say what a column
+/// for its key or headers would be.
+fn schema_of(config: &TableConfig, frame: &Frame<'_>, row: u32) -> Result<Option<Schema>> {
+    let (metadata_columns, complete) = resolved(&config.metadata_columns, frame, row);
+    if !complete {
+        return Ok(None);
+    }
+    let version = config.auto_create_props.get("format-version");
+    let options = CreateOptions {
+        force_optional: config.force_optional,
+        metadata_columns,
+        // What version 2 has no type for.
+        nanoseconds: version.map(String::as_str) == Some("3"),
+    };
+    table_schema(frame.value(row as usize), &options).map(Some)
 }
 
 fn creation(config: &TableConfig, schema: Schema) -> Result<CreateTable> {

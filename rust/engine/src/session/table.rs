@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Inbound;
+use super::creation::refusal;
 use super::masking::Mask;
 use super::open::{OpenTable, writer_settings};
 use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds, stop_at};
@@ -223,6 +224,8 @@ impl TableSlot {
         rejected: &mut BTreeMap<u32, SinkError>,
     ) -> Result<()> {
         let mask = self.take_mask(new.frame, new.rows)?;
+        let seen = mask.as_ref().map(|mask| mask.frame(new.frame));
+        let frame = seen.as_ref().unwrap_or(new.frame);
         let name = &self.config.name;
         let mut refuse = |row: u32, error: SinkError| {
             rejected
@@ -235,7 +238,7 @@ impl TableSlot {
                 judged.for_each(|(row, error)| refuse(row, error));
             }
             for row in new.rows {
-                refuse(*row, no_schema());
+                refuse(*row, refusal(&self.config, frame, *row));
             }
             return Ok(());
         };
@@ -245,14 +248,12 @@ impl TableSlot {
             return Ok(());
         }
         let mut refused_here = BTreeSet::new();
-        let seen = mask.as_ref().map(|mask| mask.frame(new.frame));
         if let Some(mask) = &mask {
             for (row, error) in mask.refused_of(&rows) {
                 refuse(row, error);
             }
             rows = mask.keep(&rows);
         }
-        let frame = seen.as_ref().unwrap_or(new.frame);
         open.converter.append(frame, &rows, &mut |row, error| {
             refused_here.insert(row);
             refuse(row, error);
@@ -443,12 +444,4 @@ impl TableSlot {
             }
         }
     }
-}
-
-fn no_schema() -> SinkError {
-    SinkError::data(
-        "TABLE_SCHEMA_UNKNOWN",
-        "the table does not exist and the record has no field to create it from; create the table, \
-         or send a record with fields first",
-    )
 }
