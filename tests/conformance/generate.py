@@ -386,7 +386,8 @@ NEW_WITHOUT_SCHEMA = {
     "float64": "double", "string": "string", "bytes": "binary", "buffer": "binary", "decimal": "decimal(1, 0)",
     "java.util.Date": "timestamptz", "java.time.LocalDate": "date", "java.time.LocalTime": "time",
     "java.time.LocalDateTime": "timestamp", "java.time.OffsetDateTime": "timestamptz",
-    "java.time.ZonedDateTime": "timestamptz", "java.time.Instant": "timestamptz", "java.util.UUID": "uuid", "list": "list<long>", "map": "struct<x long, z long>",
+    "java.time.ZonedDateTime": "timestamptz", "java.time.Instant": "timestamptz", "java.util.UUID": "uuid",
+    "list": "list<long>", "map": "struct<x long, z long>",
 }  # fmt: skip
 
 # Java classes without a schema, as a case file tags them.
