@@ -13,11 +13,12 @@ import re
 import struct
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 from rules import (
-    DAY, EPOCH, SECOND, Bool, Bytes, Clock, Day, Entries, Float, Geometry, Int, Items, Moment, Number, Refused,
-    Scaled, Text, convert, read_clock, shown, single,
+    CYCLE, DAY, EPOCH, NOT, RANGE, SECOND, Bool, Bytes, Clock, Day, Entries, Float, Geometry, Int, Items, Moment, Number,
+    Parts, Refused, Scaled, Text, Uid, convert, read_clock, shown, single,
 )  # fmt: skip
 
 HERE = Path(__file__).resolve().parent
@@ -122,6 +123,102 @@ def geometry(wkb: str, srid: int | None, x: float | None = None, y: float | None
     return notation, Geometry(tuple(fields), bytes.fromhex(ewkb or wkb))
 
 
+# The parts of Debezium's structured dates and times, each of them optional, and how wide they are.
+DATE_PARTS = {"year": "int32", "month": "int8", "day": "int8"}
+TIME_PARTS = {"hour": "int8", "minute": "int8", "second": "int8", "picoseconds": "int64"}
+STRUCTURED = {
+    "StructuredDate": (Day, DATE_PARTS),
+    "StructuredTime": (Clock, TIME_PARTS),
+    "StructuredTimestamp": (Moment, {**DATE_PARTS, **TIME_PARTS}),
+    "StructuredZonedTimestamp": (Moment, {**DATE_PARTS, **TIME_PARTS, "offsetSeconds": "int32"}),
+}
+INFINITIES = ("POSITIVE_INFINITY", "NEGATIVE_INFINITY")
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 in any year: the calendar repeats every 400."""
+    cycles = 0 if 1 <= year <= 9999 else year // 400 - 1
+    return (date(year - 400 * cycles, month, day) - EPOCH).days + cycles * CYCLE
+
+
+def whole_nanos(seconds: int, picoseconds: int) -> Fraction:
+    return seconds * SECOND + Fraction(picoseconds, 1000)
+
+
+def structured(name: str, *values):
+    """Parts in the order of the fields, or the name of an infinity; last, a struct that says nothing."""
+    kind, parts = STRUCTURED[name]
+    found = []
+    for value in (*values, ()):
+        infinite = isinstance(value, str)
+        known = {} if infinite or not value else dict(zip(parts, value, strict=True))
+        notation = {"specialValue": value} if infinite else known
+        fields = tuple((Text(part), Int(known[part]) if part in known else None) for part in parts)
+        fields += ((Text("specialValue"), Text(value) if infinite else None),)
+        made = meaning(kind, known) if known else None
+        found.append((notation, Parts(fields, kind, made, RANGE if infinite or known else NOT)))
+    return found
+
+
+def meaning(kind: type, parts: dict):
+    try:
+        days = days_of(parts["year"], parts["month"], parts["day"]) if "year" in parts else 0
+    except ValueError:
+        return None
+    if kind is Day:
+        return Day(days)
+    hour, minute, second = parts["hour"], parts["minute"], parts["second"]
+    if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
+        return None
+    nanos = whole_nanos(hour * 3600 + minute * 60 + second, parts["picoseconds"])
+    if kind is Clock:
+        return Clock(nanos, None)
+    return Moment(days * DAY + nanos - parts.get("offsetSeconds", 0) * SECOND, None, "offsetSeconds" in parts)
+
+
+# What java.time writes with `toString` and reads with `parse`.
+JAVA_DAY = r"([+-]?\d{4,10})-(\d\d)-(\d\d)"
+JAVA_CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?"
+JAVA_ZONE = r"(?:Z|([+-])(\d\d):(\d\d)(?::(\d\d))?)?(?:\[.*\])?"
+
+
+def java_nanos(hour, minute, second, fraction) -> int:
+    seconds = int(hour) * 3600 + int(minute) * 60 + int(second or 0)
+    return seconds * SECOND + int((fraction or "").ljust(9, "0"))
+
+
+def whole_millis(nanos: int) -> int | None:
+    return None if nanos % 1_000_000 else nanos // 1_000_000
+
+
+def java_days(*values: str):
+    found = []
+    for value in values:
+        read = re.fullmatch(JAVA_DAY, value)
+        found.append(({"$LocalDate": value}, Day(days_of(*map(int, read.groups())))))
+    return found
+
+
+def java_clocks(*values: str):
+    found = []
+    for value in values:
+        nanos = java_nanos(*re.fullmatch(JAVA_CLOCK, value).groups())
+        found.append(({"$LocalTime": value}, Clock(nanos, whole_millis(nanos))))
+    return found
+
+
+def java_moments(tag: str, *values: str):
+    found = []
+    for value in values:
+        read = re.fullmatch(f"{JAVA_DAY}T{JAVA_CLOCK}{JAVA_ZONE}", value).groups()
+        nanos = days_of(*map(int, read[:3])) * DAY + java_nanos(*read[3:7])
+        if read[7]:
+            offset = int(read[8]) * 3600 + int(read[9]) * 60 + int(read[10] or 0)
+            nanos -= (offset if read[7] == "+" else -offset) * SECOND
+        found.append(({tag: value}, Moment(nanos, whole_millis(nanos), tag != "$LocalDateTime")))
+    return found
+
+
 # The point (1, 2), little-endian: byte order, type 1, two doubles; then the same of reference system 4326.
 POINT = "01" + "01000000" + struct.pack("<dd", 1, 2).hex()
 POINT_4326 = "01" + "01000020" + struct.pack("<I", 4326).hex() + struct.pack("<dd", 1, 2).hex()
@@ -179,6 +276,26 @@ WITH_SCHEMA = {
     f"array:{DBZ}data.FloatVector": [([1.0, -2.0], Items((Float(1.0, 32), Float(-2.0, 32))))],
     f"struct:{DBZ}data.SparseDoubleVector": [({"dimensions": 4, "vector": [[1, 0.5]]}, SPARSE)],
     f"struct:{DBZ}data.VariableScaleDecimal": [scaled(7, 0), scaled(-7, 0), scaled(1234, 2), scaled(5, -3), scaled(10**37, 0)],
+    f"struct:{DBZ}time.StructuredDate": structured(
+        "StructuredDate", (2024, 2, 29), (1970, 1, 1), (1969, 12, 31), (9999, 12, 31), (-44, 3, 15), (12024, 1, 1),
+        (2023, 2, 29), (2024, 13, 1), (2024, 0, 0), *INFINITIES,
+    ),
+    f"struct:{DBZ}time.StructuredTime": structured(
+        "StructuredTime", (7, 51, 30, 888_000_000_000), (0, 0, 0, 0), (23, 59, 59, 999_999_000_000),
+        (23, 59, 59, 999_999_999_000), (1, 2, 3, 1), (24, 0, 0, 0), (12, 60, 0, 0), (-1, 0, 0, 0), *INFINITIES[:1],
+    ),
+    f"struct:{DBZ}time.StructuredTimestamp": structured(
+        "StructuredTimestamp", (2023, 11, 14, 22, 13, 20, 123_456_000_000), (1970, 1, 1, 0, 0, 0, 0),
+        (2024, 2, 29, 0, 0, 0, 0), (1969, 12, 31, 23, 59, 59, 999_999_000_000), (-44, 3, 15, 0, 0, 0, 0),
+        (12024, 1, 1, 0, 0, 0, 0), (2023, 11, 14, 22, 13, 20, 123_456_789_000), (2023, 11, 14, 22, 13, 20, 1),
+        (2023, 2, 29, 0, 0, 0, 0), (2023, 5, 18, 24, 0, 0, 0), *INFINITIES,
+    ),
+    f"struct:{DBZ}time.StructuredZonedTimestamp": structured(
+        "StructuredZonedTimestamp", (2023, 5, 18, 7, 14, 21, 260_514_000_000, -28_800), (1970, 1, 1, 0, 0, 0, 0, 0),
+        (1969, 12, 31, 1, 0, 0, 0, 3_600), (2024, 2, 29, 0, 0, 0, 0, 3_600), (1890, 1, 1, 0, 53, 28, 0, 3_208),
+        (2023, 5, 18, 7, 14, 21, 1_000, 0), (2023, 5, 18, 7, 14, 21, 1, 0), (2023, 2, 29, 0, 0, 0, 0, 0),
+        (2023, 5, 18, 24, 0, 0, 0, 0), *INFINITIES,
+    ),
     f"struct:{DBZ}data.geometry.Point": [
         geometry(POINT, None, 1.0, 2.0), geometry(POINT, 4326, 1.0, 2.0, POINT_4326), geometry("01010000", None, 1.0, 2.0),
     ],
@@ -213,6 +330,12 @@ SCHEMAS = {
     f"struct:{DBZ}data.VariableScaleDecimal": {
         "type": "struct", "name": f"{DBZ}data.VariableScaleDecimal", "fields": {"scale": "int32", "value": "bytes"},
     },
+    **{
+        f"struct:{DBZ}time.{name}": {
+            "type": "struct", "name": f"{DBZ}time.{name}",
+            "fields": {**{part: f"{width}?" for part, width in parts.items()}, "specialValue": "string?"},
+        } for name, (_, parts) in STRUCTURED.items()
+    },
     f"struct:{DBZ}data.geometry.Point": {
         "type": "struct", "name": f"{DBZ}data.geometry.Point",
         "fields": {"x": "float64", "y": "float64", "wkb": "bytes?", "srid": "int32?"},
@@ -243,6 +366,14 @@ NEW = {
     f"struct:{DBZ}data.SparseDoubleVector":
         "struct<dimensions int required, vector map<int, double required> required>",
     f"struct:{DBZ}data.VariableScaleDecimal": "string",
+    f"struct:{DBZ}time.StructuredDate": "struct<year int, month int, day int, specialValue string>",
+    f"struct:{DBZ}time.StructuredTime":
+        "struct<hour int, minute int, second int, picoseconds long, specialValue string>",
+    f"struct:{DBZ}time.StructuredTimestamp":
+        "struct<year int, month int, day int, hour int, minute int, second int, picoseconds long, specialValue string>",
+    f"struct:{DBZ}time.StructuredZonedTimestamp":
+        "struct<year int, month int, day int, hour int, minute int, second int, picoseconds long, offsetSeconds int, "
+        "specialValue string>",
     f"struct:{DBZ}data.geometry.Point": "struct<x double required, y double required, wkb binary, srid int>",
     f"struct:{DBZ}data.geometry.Geometry": "struct<wkb binary required, srid int>",
     f"struct:{DBZ}data.geometry.Geography": "struct<wkb binary required, srid int>",
@@ -253,7 +384,10 @@ NEW = {
 NEW_WITHOUT_SCHEMA = {
     "boolean": "boolean", "int8": "long", "int16": "long", "int32": "long", "int64": "long", "float32": "double",
     "float64": "double", "string": "string", "bytes": "binary", "buffer": "binary", "decimal": "decimal(1, 0)",
-    "java.util.Date": "timestamptz", "list": "list<long>", "map": "struct<x long, z long>",
+    "java.util.Date": "timestamptz", "java.time.LocalDate": "date", "java.time.LocalTime": "time",
+    "java.time.LocalDateTime": "timestamp", "java.time.OffsetDateTime": "timestamptz",
+    "java.time.ZonedDateTime": "timestamptz", "java.time.Instant": "timestamptz", "java.util.UUID": "uuid",
+    "list": "list<long>", "map": "struct<x long, z long>",
 }  # fmt: skip
 
 # Java classes without a schema, as a case file tags them.
@@ -286,6 +420,40 @@ WITHOUT_SCHEMA = {
     "java.util.Date": [
         ({"$ms": raw}, Moment(raw * 1_000_000, raw, True, True)) for raw in (0, -1, 1700000000123, 1709164800000)
     ],
+    "java.time.LocalDate": java_days(
+        "2024-02-29", "1970-01-01", "1969-12-31", "0001-01-01", "9999-12-31", "-0044-03-15", "+12024-01-01", "+999999-12-31",
+    ),
+    "java.time.LocalTime": java_clocks(
+        "07:51:30.888", "00:00", "07:51", "23:59:59.999999", "23:59:59.999999999", "00:00:00.000001",
+    ),
+    "java.time.LocalDateTime": java_moments(
+        "$LocalDateTime", "2023-11-14T22:13:20.123", "1970-01-01T00:00", "2024-02-29T00:00",
+        "1969-12-31T23:59:59.999999", "2023-11-14T22:13:20.123456789", "-0044-03-15T12:00", "+12024-01-01T00:00",
+        "+999999999-12-31T00:00",
+    ),
+    "java.time.OffsetDateTime": java_moments(
+        "$OffsetDateTime", "2023-05-18T07:14:21.260-08:00", "1970-01-01T00:00Z", "2024-02-29T01:00+01:00",
+        "2024-02-29T00:00+01:00", "1969-12-31T23:59:59.999999Z", "2023-11-14T22:13:20.123456789+05:30",
+        "1890-01-01T00:53:28+00:53:28", "+999999999-12-31T00:00Z",
+    ),
+    "java.time.ZonedDateTime": java_moments(
+        "$ZonedDateTime", "2023-11-14T23:13:20.123+01:00[Europe/Berlin]", "1970-01-01T00:00Z",
+        "2023-10-29T02:30+02:00[Europe/Berlin]", "2023-10-29T02:30+01:00[Europe/Berlin]",
+        "2024-02-29T00:00Z[UTC]", "2024-02-29T05:30+05:30[Asia/Kolkata]",
+        "1969-12-31T18:59:59.999999-05:00[America/New_York]", "2023-11-14T22:13:20.123456789Z[UTC]",
+        "+999999999-12-31T00:00Z",
+    ),
+    "java.time.Instant": java_moments(
+        "$Instant", "2023-11-14T22:13:20.123Z", "1970-01-01T00:00:00Z", "2024-02-29T00:00:00Z",
+        "1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999Z", "2023-11-14T22:13:20.123456789Z",
+        "1970-01-01T00:00:00.000000001Z", "+12024-01-01T00:00:00Z", "+1000000000-12-31T00:00:00Z",
+    ),
+    "java.util.UUID": [
+        ({"$UUID": value}, Uid(value)) for value in (
+            "f24f9b64-81fa-49d1-b74e-8c09a6e31c56", "00000000-0000-0000-0000-000000000000",
+            "80000000-0000-0001-ffff-ffffffffffff",
+        )
+    ],
     "list": [
         ([1, -2], Items((Int(1), Int(-2)))), ([], Items(())), (["7", 8], Items((Text("7"), Int(8)))),
         (["7", "seven"], Items((Text("7"), Text("seven")))), ([[1], 2], Items((Items((Int(1),)), Int(2)))),
@@ -312,6 +480,12 @@ def optional(source: str):
     return source + "?" if schema is None else {**schema, "optional": True}
 
 
+def settled(value, target: str) -> bool:
+    """Of milliseconds beyond 64 bits in an integer column, docs/types.md does not say which code refuses them."""
+    beyond = isinstance(value, Moment) and value.raw is not None and not -I64 <= value.raw < I64
+    return not (beyond and target in ("int", "long"))
+
+
 def cell(source: str, samples: list, target: str, typed: bool) -> dict:
     case: dict = {"name": f"{source} into {target}"}
     if typed:
@@ -322,7 +496,7 @@ def cell(source: str, samples: list, target: str, typed: bool) -> dict:
     case["target"] = target
     if target.endswith("_ns"):
         case["table"] = {"columns": {"v": target}, "format-version": 3}
-    case["samples"] = [sample(notation, value, target) for notation, value in samples]
+    case["samples"] = [sample(notation, value, target) for notation, value in samples if settled(value, target)]
     if typed:
         case["samples"].append([None, None])
     return case

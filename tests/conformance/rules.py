@@ -88,14 +88,14 @@ class Day:
 
 @dataclass(frozen=True)
 class Clock:
-    nanos: int
-    raw: int
+    nanos: int | Fraction
+    raw: int | None  # the number of the source; None if there is no whole one
 
 
 @dataclass(frozen=True)
 class Moment:
-    nanos: int
-    raw: int
+    nanos: int | Fraction
+    raw: int | None
     zoned: bool
     maybe_day: bool = False
 
@@ -106,6 +106,23 @@ class Geometry:
 
     fields: tuple
     wkb: bytes
+
+
+@dataclass(frozen=True)
+class Uid:
+    """A `java.util.UUID`: neither text nor bytes."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The fields as they come, and the day, time or moment that they make, or why they make none."""
+
+    fields: tuple
+    kind: type  # of what they make
+    meaning: Day | Clock | Moment | None
+    refused: str = ""  # the code if they make none
 
 
 @dataclass(frozen=True)
@@ -172,6 +189,8 @@ def integer(value, bits: int) -> int:
         case Day(days):
             return within(days, bits)
         case Clock(_, raw) | Moment(_, raw):
+            if raw is None:
+                raise Refused(LOSS)
             return within(raw, bits)
     raise Refused(NOT)
 
@@ -284,15 +303,26 @@ def iso_moment(nanos: int, zoned: bool) -> str:
     return f"{iso_day(days)}T{iso_clock(rest)}{'Z' if zoned else ''}"
 
 
-def units(nanos: int, unit: int) -> int:
+def units(nanos: int | Fraction, unit: int) -> int:
     if nanos % unit:
         raise Refused(LOSS)
-    within(nanos // unit, 64)
-    return nanos
+    within(int(nanos) // unit, 64)
+    return int(nanos)
+
+
+def assembled(value: Parts, *kinds: type):
+    """What the parts make, if a column of these kinds may take it."""
+    if value.kind not in kinds:
+        raise Refused(NOT)
+    if value.meaning is None:
+        raise Refused(value.refused)
+    return value.meaning
 
 
 def day(value) -> str:
     match value:
+        case Parts():
+            return day(assembled(value, Day, Moment))
         case Day(days):
             return iso_day(days)
         case Text(text):
@@ -303,7 +333,7 @@ def day(value) -> str:
         case Moment(nanos, _, _, maybe_day):
             if nanos % DAY and not maybe_day:
                 raise Refused(LOSS)
-            return iso_day(nanos // DAY)
+            return iso_day(within(nanos // DAY, 32))
         case Int() | Float() | Number():
             raise Refused(UNIT)
     raise Refused(NOT)
@@ -311,6 +341,8 @@ def day(value) -> str:
 
 def clock(value) -> str:
     match value:
+        case Parts():
+            return clock(assembled(value, Clock))
         case Clock(nanos, _):
             if not 0 <= nanos < DAY:
                 raise Refused(RANGE)
@@ -325,6 +357,8 @@ def clock(value) -> str:
 
 def moment(value, zoned: bool, unit: int) -> str:
     match value:
+        case Parts():
+            return moment(assembled(value, Day, Moment), zoned, unit)
         case Moment(nanos):
             pass
         case Day(days):
@@ -408,13 +442,16 @@ def text_of(value) -> str:
                 raise Refused(RANGE)
             return iso_clock(nanos)
         case Moment(nanos, _, zoned):
+            within(nanos // DAY, 32)
             return iso_moment(nanos, zoned)
+        case Uid(text):
+            return text
     return json_of(value)
 
 
 def json_of(value) -> str:
     match value:
-        case Geometry(fields):
+        case Geometry(fields) | Parts(fields):
             return json_of(Entries(fields, True))
         case None:
             return "null"
@@ -441,6 +478,8 @@ def uuid(value) -> str:
             if not re.fullmatch(form, text):
                 raise Refused(FORM)
             return text.lower()
+        case Uid(text):
+            return text
     raise Refused(NOT)
 
 
@@ -514,7 +553,7 @@ def convert(value, target: str):
         of_key, of_value = target[4:-1].split(", ", 1)
         return [[inside(k, of_key, "v.key"), inside(v, of_value, "v.value")] for k, v in value.values]
     if target.startswith("struct<"):
-        if isinstance(value, (Geometry, Scaled)):
+        if isinstance(value, (Geometry, Parts, Scaled)):
             value = Entries(value.fields, True)
         if not isinstance(value, Entries) or not all(isinstance(key, Text) for key, _ in value.values):
             raise Refused(NOT)

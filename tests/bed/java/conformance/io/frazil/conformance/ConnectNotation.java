@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.time.Instant;
 import java.time.LocalDate;
 import java.time.LocalDateTime;
@@ -331,6 +332,8 @@ final class ConnectNotation {
         return Instant.parse(text);
       case "$UUID":
         return UUID.fromString(text);
+      case "$Duration":
+        return Duration.parse(text);
       case "$surrogate":
         return "\ud800";
       default:
