@@ -53,9 +53,10 @@ def test_dead_letters_land_in_a_table_and_come_back(worker, broker, scratch, nam
     with running(worker, name, orders), running(worker, f"{connector}-{name}", letters):
         table.wait_rows(10, 60)
         view.wait_rows(4, 60)
-        raw = view.query("SELECT value, _key FROM {t} ORDER BY _offset")
-        assert [bytes(value) for value, _ in raw] == [*bad, b"this is no JSON"]
-        assert [key and bytes(key) for _, key in raw] == [b"\x00key"] * 3 + [None]
+        # What the converter refuses is reported before the rest of its batch reaches the task.
+        raw = view.query("SELECT value, _key FROM {t}")
+        letters_by_key = sorted((bytes(key or b""), bytes(value)) for value, key in raw)
+        assert letters_by_key == [(b"", b"this is no JSON"), *((b"\x00key", value) for value in bad)]
         counted = block("sql", "GROUP BY ALL").replace("iceberg_scan('…/ops/dead_letters')", "{t}")
         # The last one never reached Frazil: the converter's message is no JSON object.
         rows = view.query(counted)

@@ -36,9 +36,9 @@ def test_partitioning_follows_the_configuration(worker, broker, rest, name):
     broker.produce_json(name, orders(0, 200), lambda index: index % 2)
     with running(worker, name, config, 2):
         view.wait_rows(200, 90)
-        config["iceberg.tables.default-partition-by"] = "city,bucket(id, 8)"
-        config["iceberg.tables.partition-spec-policy"] = "evolve"
-        worker.configure(name, config)
+    config["iceberg.tables.default-partition-by"] = "city,bucket(id, 8)"
+    config["iceberg.tables.partition-spec-policy"] = "evolve"
+    with running(worker, name, config, 2):
         broker.produce_json(name, orders(200, 400), lambda index: index % 2)
         view.wait_rows(400, 90)
     metadata = view.metadata()
@@ -109,6 +109,7 @@ def test_an_unknown_id_column_is_an_error_at_validate(worker, broker, rest, name
     with running(worker, name, config):
         view.wait_rows(3, 60)
     ids = f"iceberg.table.{name}.t.id-columns"
+    config["name"] = name
     messages = worker.validate(config | {ids: "nope"})
     assert list(messages) == [ids], messages
     (text,) = messages[ids]

@@ -96,7 +96,7 @@ def test_a_payload_routes_to_the_tables_that_are_there(worker, broker, sql, name
     with running(worker, name, dynamic):
         for view in views[:2]:
             view.wait_rows(2, 60)
-        broker.wait_group_offsets(f"connect-{name}", {(name, 0): 5})
+        broker.wait_group_offsets(f"connect-{name}", {(name, 0): 5, (name, 1): 0})
     assert [ids(view) for view in views[:2]] == [[0, 10], [1, 11]]
     assert views[2].location() is None
     assert "1 without a table" in worker.log()
@@ -163,7 +163,6 @@ def test_topics_that_appear_later_get_their_tables(worker, broker, sql, name):
         sql,
         "",
         "",
-        topics=None,
         iceberg__tables=None,
         topics__regex=f"{name}-.*",
         consumer__override__metadata__max__age__ms="2000",
@@ -172,6 +171,7 @@ def test_topics_that_appear_later_get_their_tables(worker, broker, sql, name):
         iceberg__tables__route_source="topic",
         iceberg__tables__route_regex=f"{name}-(.*)",
     )
+    config.pop("topics")
     first, second = (TableView(sql, f"{name}.{table}") for table in "ab")
     broker.produce_json(f"{name}-a", [{"id": n} for n in range(10)])
     with running(worker, name, config):
@@ -221,7 +221,7 @@ def test_keys_timestamps_and_headers_become_columns(worker, broker, sql, name):
     view = TableView(sql, f"{name}.t")
     with running(worker, name, config):
         view.wait_rows(1, 60)
-    found = view.query("SELECT id, _topic, at > TIMESTAMPTZ '2020-01-01', _key, _headers FROM {t}")
+    found = view.query("SELECT id, _topic, \"at\" > TIMESTAMPTZ '2020-01-01', _key, _headers FROM {t}")
     assert found == [(7, name, True, "k-7", "[]")]
 
 

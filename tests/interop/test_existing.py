@@ -147,7 +147,9 @@ def test_a_table_with_a_name_mapping_is_continued(worker, broker, rest, name, sc
     with running(worker, name, sink(rest, name, f"{name}.t")):
         view.wait_rows(10, 90)
     expected = {n: f"n{n}" for n in range(2)} | {n: f"t{n}" for n in range(2, 10)}
-    assert titles(view) == {"pyiceberg": expected, "java": expected}
+    # Iceberg Java's generic reader knows no name mappings: it takes such a file by position.
+    found = pyiceberg_table(view).scan().to_arrow().to_pylist()
+    assert {row["id"]: row["title"] for row in found} == expected
     table = table.refresh()
     assert table.properties["schema.name-mapping.default"] == mapping
     for file in own_files(table):
@@ -173,7 +175,7 @@ def test_a_table_that_cannot_be_continued_is_refused(worker, broker, rest, name,
     broker.produce_json(name, [{"id": 1}])
     config = sink(rest, name, f"{name}.t")
     if code == "TABLE_FORMAT_V1":
-        messages = worker.validate(config)
+        messages = worker.validate(config | {"name": name})
         assert any(code in text for found in messages.values() for text in found), messages
         return
     worker.create(name, config)
@@ -185,7 +187,7 @@ def test_a_table_that_cannot_be_continued_is_refused(worker, broker, rest, name,
     assert TableView(rest, f"{name}.t").rows() == 0
 
 
-# Promise: a table that the Apache sink made is continued: its partitioning, columns and rows stay
+# Shows: a table that the Apache sink made is continued: its partitioning, columns and rows stay
 @pytest.mark.peer
 def test_a_table_of_the_apache_sink_is_continued(make_worker, broker, rest, name):
     both = make_worker(heap="1500m", settings={"offset.flush.interval.ms": "2000"})
