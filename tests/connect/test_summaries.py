@@ -19,13 +19,13 @@ from bed.read import TableView
 from bed.sink import sink, verify
 
 
-@pytest.fixture(scope="module")
 def state_keys(view: TableView) -> list[str]:
     """Returns the table's properties that hold offsets or resets."""
     keys = view.metadata()["properties"]
     return [key for key in keys if key.startswith(("frazil.w.", "frazil.a."))]
 
 
+@pytest.fixture(scope="module")
 def stubborn(scratch, logs) -> Iterator[RestCatalog]:
     """The reference catalog, whose opinion of properties a test may change."""
     started = RestCatalog(scratch / "rest-stubborn", logs)

@@ -246,7 +246,11 @@ fn new_spec(metadata: &TableMetadata, wanted: &[(i32, Transform)]) -> Result<Unb
             transform: *transform,
         });
     }
+    // The catalog gives the id; Iceberg's Java servers cannot read a spec without one.
+    let specs = metadata.partition_specs_iter();
+    let spec_id = specs.map(|spec| spec.spec_id()).max().unwrap_or(-1);
     UnboundPartitionSpec::builder()
+        .with_spec_id(spec_id.saturating_add(1))
         .add_partition_fields(fields)
         .map(|builder| builder.build())
         .map_err(invalid)
