@@ -194,15 +194,12 @@ impl TaskMachine {
         self.drain_until = None;
         self.progress.put_begins();
         self.check()?;
-        if self.redo.is_none() {
+        let Some(redo) = self.redo.clone() else {
             return Ok(Begun::Open);
-        }
-        if let Some(wait) = self.wait_for_answers(now_ms) {
-            return Ok(wait);
-        }
-        match self.redo.take() {
-            Some(redo) => self.start_over(redo, now_ms, fresh).map(Begun::Anew),
-            None => Ok(Begun::Open),
+        };
+        match self.wait_for_answers(now_ms) {
+            Some(wait) => Ok(wait),
+            None => self.start_over(redo, now_ms, fresh).map(Begun::Anew),
         }
     }
 

@@ -23,7 +23,23 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub async fn change_table(
     catalog: &dyn Catalog,
     ident: &TableIdent,
+    wanted: impl FnMut(&TableMetadata) -> Result<Option<CommitPlan>>,
+) -> Result<LoadedTable> {
+    let lost = || {
+        SinkError::retriable(
+            "TABLE_CHANGE_CONFLICTS",
+            "other writers won every race to change the table; try again",
+        )
+    };
+    race(catalog, ident, wanted, lost).await
+}
+
+/// Does what [`change_table`] says; `lost` is the error when others won every race.
+pub(super) async fn race(
+    catalog: &dyn Catalog,
+    ident: &TableIdent,
     mut wanted: impl FnMut(&TableMetadata) -> Result<Option<CommitPlan>>,
+    lost: impl FnOnce() -> SinkError,
 ) -> Result<LoadedTable> {
     let mut refused: Option<(LoadedTable, SinkError)> = None;
     for attempt in 1..=ATTEMPTS {
@@ -52,10 +68,5 @@ pub async fn change_table(
             }
         }
     }
-    Err(SinkError::retriable(
-        "TABLE_CHANGE_CONFLICTS",
-        "other writers won every race to change the table; try again",
-    )
-    .with("table", ident)
-    .with("attempts", ATTEMPTS))
+    Err(lost().with("table", ident).with("attempts", ATTEMPTS))
 }

@@ -2,21 +2,18 @@
 
 use std::time::Duration;
 
-use frazil_core::commit::outcome::has_moved;
 use frazil_core::commit::plan;
 use frazil_core::error::ErrorKind;
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{Schema, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent};
-use uuid::Uuid;
 
+use super::change::race;
 use super::wait::pause;
-use crate::catalog::{Catalog, CommitOutcome, CreateTable, LoadedTable, TableCommit};
+use crate::catalog::{Catalog, CreateTable, LoadedTable};
 
 /// Failed attempts to make a table.
 const CREATE_ATTEMPTS: u32 = 3;
-/// Attempts to add columns that other writers may win.
-const EVOLVE_ATTEMPTS: u32 = 20;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -81,46 +78,22 @@ async fn create_namespaces(catalog: &dyn Catalog, namespace: &NamespaceIdent) ->
     Ok(())
 }
 
-/// Changes the table's schema to what `wanted` returns for its metadata, until it returns `None`:
-/// then the table is as it should be and is returned. `wanted` is asked again after every lost
-/// race and every unclear answer, so it has to look at the metadata it gets.
+/// Changes the table's schema to what `wanted` returns for its metadata, until it returns `None`, as
+/// [`change_table`](super::change_table) does.
 pub async fn evolve_schema(
     catalog: &dyn Catalog,
     ident: &TableIdent,
     mut wanted: impl FnMut(&TableMetadata) -> Result<Option<Schema>>,
 ) -> Result<LoadedTable> {
-    let mut refused: Option<(LoadedTable, SinkError)> = None;
-    for attempt in 1..=EVOLVE_ATTEMPTS {
-        let loaded = catalog.load_table(ident).await?;
-        plan::check_table(&loaded.metadata)?;
-        let Some(schema) = wanted(&loaded.metadata)? else {
-            return Ok(loaded);
-        };
-        if let Some((base, error)) = refused.take()
-            && !has_moved(&base.metadata, &loaded.metadata)
-        {
-            return Err(error);
-        }
-        let plan = plan::add_columns(&loaded.metadata, schema);
-        let commit = TableCommit {
-            requirements: plan.requirements,
-            updates: plan.updates,
-            idempotency_key: Uuid::now_v7(),
-        };
-        match catalog.commit(&loaded, commit).await {
-            CommitOutcome::Committed(loaded) => return Ok(loaded),
-            CommitOutcome::Refused(error) => refused = Some((loaded, error)),
-            CommitOutcome::Unauthorized(error) => return Err(error),
-            CommitOutcome::Conflict(error) | CommitOutcome::Unknown(error) => {
-                tracing::info!(table = %ident, code = error.code(), "columns are added anew");
-                tokio::time::sleep(pause(attempt, PAUSE_MIN, PAUSE_MAX)).await;
-            }
-        }
-    }
-    Err(SinkError::retriable(
-        "SCHEMA_CONFLICTS",
-        "other writers won every race to change the table's schema; try again",
-    )
-    .with("table", ident)
-    .with("attempts", EVOLVE_ATTEMPTS))
+    let plan = |metadata: &TableMetadata| {
+        let schema = wanted(metadata)?;
+        Ok(schema.map(|schema| plan::add_columns(metadata, schema)))
+    };
+    let lost = || {
+        SinkError::retriable(
+            "SCHEMA_CONFLICTS",
+            "other writers won every race to change the table's schema; try again",
+        )
+    };
+    race(catalog, ident, plan, lost).await
 }
