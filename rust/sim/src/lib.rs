@@ -7,6 +7,7 @@
 //!  hub       coordinators and commits around the TableCoordinator and the CommitMachine
 //!  wire      the control topic and the Channel of each process
 //!  group     the consumer group             catalog    tables, requests, answers
+//!  rolling   another world: many workers, time as it passes, restarted one after another
 //! ```
 //!
 //! The machines are those that the plugin runs. Whatever else happens is drawn by [`rng::Rng`], so a
@@ -23,6 +24,7 @@ mod names;
 mod native;
 mod resets;
 mod rng;
+mod rolling;
 mod run;
 mod seeds;
 mod swarm;
@@ -39,16 +41,24 @@ use seeds::Wanted;
 const HELP: &str = "\
 usage: frazil-sim [--seeds N] [--from S] [--jobs J] [--total STEPS]
        frazil-sim --seed S [--trace] [--steps N]
+       frazil-sim --rolling [--workers N] [--seed S]
 
   --seeds N      Runs the seeds from S on, after those of regressions.txt.
   --total STEPS  Goes on with further seeds until this many steps were made.
   --steps N      Lets faults come for N steps, not for as long as the seed says.
   --trace        Prints what happens, a line for each event.
+  --rolling      Restarts many workers one after another under load, with both transports, and
+                 prints how often and how late the tables get their rows. One run has a minute for
+                 each worker: those of 48 workers take a while.
+  --workers N    Only a cluster of N workers.
 ";
 
 /// Runs the simulator as its command line says.
 pub fn simulate() -> ExitCode {
     exit(arguments().and_then(|wanted| match wanted {
+        Some(wanted) if wanted.rolling => {
+            Ok(rolling::main(wanted.workers, wanted.one.unwrap_or(1)))
+        }
         Some(wanted) => seeds::run(&wanted),
         None => {
             print!("{HELP}");
@@ -91,6 +101,8 @@ fn arguments() -> Result<Option<Wanted>, String> {
             Long("seed") => wanted.one = Some(number(&mut parser)?),
             Long("steps") => wanted.steps = Some(number(&mut parser)?),
             Long("trace") => wanted.trace = true,
+            Long("rolling") => wanted.rolling = true,
+            Long("workers") => wanted.workers = Some(number(&mut parser)?.clamp(1, 256)),
             Long("help") | Short('h') => return Ok(None),
             other => return Err(format!("{}\n{HELP}", other.unexpected())),
         }

@@ -25,6 +25,9 @@ pub(crate) struct Wanted {
     pub(crate) one: Option<u64>,
     pub(crate) steps: Option<u64>,
     pub(crate) trace: bool,
+    /// The rolling restart, and of how many workers.
+    pub(crate) rolling: bool,
+    pub(crate) workers: Option<u64>,
 }
 
 impl Default for Wanted {
@@ -37,6 +40,8 @@ impl Default for Wanted {
             one: None,
             steps: None,
             trace: false,
+            rolling: false,
+            workers: None,
         }
     }
 }
