@@ -41,7 +41,8 @@ use seeds::Wanted;
 const HELP: &str = "\
 usage: frazil-sim [--seeds N] [--from S] [--jobs J] [--total STEPS]
        frazil-sim --seed S [--trace] [--steps N]
-       frazil-sim --rolling [--workers N] [--seed S]
+       frazil-sim --rolling [--workers N] [--tables N] [--restarts N] [--turns N] [--store-ms N]
+                  [--topic] [--break WHAT] [--seed S]
 
   --seeds N      Runs the seeds from S on, after those of regressions.txt.
   --total STEPS  Goes on with further seeds until this many steps were made.
@@ -51,13 +52,25 @@ usage: frazil-sim [--seeds N] [--from S] [--jobs J] [--total STEPS]
                  prints how often and how late the tables get their rows. One run has a minute for
                  each worker: those of 48 workers take a while.
   --workers N    Only a cluster of N workers.
+  --tables N     N tables, not 20.
+  --restarts N   Only N of the workers are restarted.
+  --turns N      A process looks at N manifests at the same time, not at 128.
+  --store-ms N   A small object of the store takes up to N ms, not 30.
+  --topic        Only with the control topic, not also with a committer in each worker.
+  --break WHAT   Breaks something on purpose, and must end badly: rows-forgotten, state-forgotten,
+                 everyone-leads, slow-election.
 ";
 
 /// Runs the simulator as its command line says.
 pub fn simulate() -> ExitCode {
     exit(arguments().and_then(|wanted| match wanted {
-        Some(wanted) if wanted.rolling => {
-            Ok(rolling::main(wanted.workers, wanted.one.unwrap_or(1)))
+        Some(Wanted {
+            rolling: Some(mut asked),
+            one,
+            ..
+        }) => {
+            asked.seed = one;
+            Ok(rolling::main(&asked))
         }
         Some(wanted) => seeds::run(&wanted),
         None => {
@@ -89,6 +102,16 @@ fn number(parser: &mut lexopt::Parser) -> Result<u64, String> {
     value.map_err(|error| error.to_string())
 }
 
+fn broken(parser: &mut lexopt::Parser) -> Result<rolling::Fault, String> {
+    let name = parser.value().and_then(|value| value.string());
+    let name = name.map_err(|error| error.to_string())?;
+    rolling::Fault::named(&name).ok_or_else(|| format!("`{name}` cannot be broken\n{HELP}"))
+}
+
+fn asked(wanted: &mut Wanted) -> &mut rolling::Asked {
+    wanted.rolling.get_or_insert_with(Default::default)
+}
+
 fn arguments() -> Result<Option<Wanted>, String> {
     let mut parser = lexopt::Parser::from_env();
     let mut wanted = Wanted::default();
@@ -101,8 +124,18 @@ fn arguments() -> Result<Option<Wanted>, String> {
             Long("seed") => wanted.one = Some(number(&mut parser)?),
             Long("steps") => wanted.steps = Some(number(&mut parser)?),
             Long("trace") => wanted.trace = true,
-            Long("rolling") => wanted.rolling = true,
-            Long("workers") => wanted.workers = Some(number(&mut parser)?.clamp(1, 256)),
+            Long("rolling") => _ = asked(&mut wanted),
+            Long("workers") => {
+                asked(&mut wanted).workers = Some(number(&mut parser)?.clamp(1, 256))
+            }
+            Long("tables") => asked(&mut wanted).tables = Some(number(&mut parser)?.clamp(1, 256)),
+            Long("restarts") => asked(&mut wanted).restarts = Some(number(&mut parser)?),
+            Long("turns") => asked(&mut wanted).turns = Some(number(&mut parser)?.clamp(1, 256)),
+            Long("store-ms") => {
+                asked(&mut wanted).store_ms = Some(number(&mut parser)?.clamp(1, 60_000))
+            }
+            Long("topic") => asked(&mut wanted).topic_only = true,
+            Long("break") => asked(&mut wanted).fault = broken(&mut parser)?,
             Long("help") | Short('h') => return Ok(None),
             other => return Err(format!("{}\n{HELP}", other.unexpected())),
         }

@@ -5,8 +5,7 @@
 //! nothing of a record but a HELLO and the results of its own sessions, and a leader nothing that
 //! was written before it led. All of them are counted as read, though.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use frazil_core::control::channel::{Channel, ChannelSettings, Event as Wanted, RemoteSegment};
@@ -18,11 +17,11 @@ use uuid::Uuid;
 use super::hub::{self, Hub};
 use super::tables::manifest;
 use super::world::{At, Event, World};
-use super::{SEGMENT_TTL_MS, verdict_of};
+use super::{Fault, SEGMENT_TTL_MS, verdict_of};
 use crate::names::WID;
 
-/// Messages that a process's queue holds.
-const OUTBOX_MAX: usize = 1_000;
+/// Messages that a process's queue holds, and their bytes: those of `ControlChannel.java`.
+const OUTBOX_MAX: (usize, usize) = (50_000, 8 << 20);
 
 /// A record of the topic.
 #[derive(Debug, Clone)]
@@ -41,8 +40,6 @@ pub(super) struct End {
     sent_ms: u64,
     /// Segments of others whose manifests are being read.
     checking: BTreeSet<(Uuid, usize, u64)>,
-    /// When each of the reads that may run at a time is over.
-    slots: BinaryHeap<Reverse<u64>>,
 }
 
 /// The control partition and the group whose member owns it. The assignor is sticky: the owner
@@ -75,7 +72,6 @@ pub(super) fn open(w: &mut World, process: usize) -> End {
         inbox: VecDeque::new(),
         sent_ms: 0,
         checking: BTreeSet::new(),
-        slots: (0..w.pace.checks).map(|_| Reverse(0)).collect(),
     }
 }
 
@@ -100,8 +96,13 @@ pub(super) fn close(w: &mut World, process: usize) {
 /// The group rebalances: each member hears of it with its next heartbeat.
 fn elect(w: &mut World) {
     w.election.term += 1;
-    let heard = (0..w.election.members.len()).map(|_| w.draw(w.pace.heartbeat));
-    let in_ms = heard.max().unwrap_or(0) + w.draw(w.pace.broker);
+    let heard = (0..w.election.members.len()).map(|_| w.draw(w.pace.control_heartbeat));
+    let heard_ms = heard.max().unwrap_or(0);
+    let slow_ms = match w.size.fault {
+        Fault::SlowElection => 20_000,
+        _ => 0,
+    };
+    let in_ms = heard_ms + slow_ms + w.draw(w.pace.broker);
     w.after(in_ms, Event::Elected(w.election.term));
 }
 
@@ -121,7 +122,7 @@ pub(super) fn exchange(w: &mut World, at: At) {
         return;
     };
     let now_ms = w.clock(at.process);
-    let leads = w.election.owner == Some(at.process);
+    let leads = w.election.owner == Some(at.process) || w.size.fault == Fault::EveryoneLeads;
     if let Some(end) = &mut hub.end {
         end.channel.leadership(leads, now_ms);
     }
@@ -145,10 +146,14 @@ pub(super) fn exchange(w: &mut World, at: At) {
 
 fn send(w: &mut World, end: &mut End, now_ms: u64) {
     let mut messages = end.channel.outbox(now_ms);
-    if messages.len() > OUTBOX_MAX {
-        w.counts.dropped += (messages.len() - OUTBOX_MAX) as u64;
-        messages.truncate(OUTBOX_MAX);
-    }
+    let (messages_max, bytes_max) = OUTBOX_MAX;
+    let (mut taken, mut bytes, all) = (0, 0, messages.len());
+    messages.retain(|message| {
+        let fits = taken < messages_max && bytes + message.len() <= bytes_max;
+        (taken, bytes) = (taken + usize::from(fits), bytes + message.len());
+        fits
+    });
+    w.counts.dropped += (all - messages.len()) as u64;
     if !messages.is_empty() {
         end.sent_ms = end.sent_ms.max(w.now_ms + w.draw(w.pace.broker));
         w.after(end.sent_ms - w.now_ms, Event::Written(messages));
@@ -252,9 +257,8 @@ fn receive(w: &mut World, at: At, hub: &mut Hub, remote: RemoteSegment) {
     if !end.checking.insert((session, table, message.seq)) {
         return;
     }
-    let slot = end.slots.pop().map_or(0, |Reverse(free_ms)| free_ms);
-    let over_ms = slot.max(w.now_ms) + w.draw(w.pace.store);
-    end.slots.push(Reverse(over_ms));
+    let read_ms = w.draw(w.pace.store);
+    let over_ms = hub.turns.take(table, w.now_ms, read_ms);
     let ranges = message.ranges.unwrap_or_default();
     let read = message.manifests.into_iter();
     let segment = Segment {

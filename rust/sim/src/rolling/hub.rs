@@ -1,6 +1,9 @@
 //! The part of a process that commits: a real [`TableCoordinator`] and at most one real
 //! [`CommitMachine`] for each table.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use frazil_core::SinkError;
 use frazil_core::commit::action::{Action, Answer, CommitLimits, CommitSetup, Entropy};
 use frazil_core::commit::attempt::CommitMachine;
@@ -14,8 +17,38 @@ use uuid::Uuid;
 use super::control::{self, End};
 use super::tables::{Request, View, rows_of};
 use super::world::{At, Event, World};
-use super::{SEGMENT_TTL_MS, verdict_of};
+use super::{Fault, Pace, SEGMENT_TTL_MS, verdict_of};
 use crate::rng::Rng;
+
+/// Turns to look at manifests: so many of a process, and so many of each table, as in the engine.
+#[derive(Debug)]
+pub(super) struct Turns {
+    process: BinaryHeap<Reverse<u64>>,
+    tables: Vec<BinaryHeap<Reverse<u64>>>,
+}
+
+impl Turns {
+    fn new(pace: &Pace, tables: usize) -> Self {
+        let free = |turns| std::iter::repeat_n(Reverse(0), turns).collect();
+        Turns {
+            process: free(pace.turns),
+            tables: (0..tables).map(|_| free(pace.table_turns)).collect(),
+        }
+    }
+
+    /// Takes the next turn of `table`, for `for_ms`, and returns when it is over.
+    pub(super) fn take(&mut self, table: usize, now_ms: u64, for_ms: u64) -> u64 {
+        let mut begin_ms = now_ms;
+        for turns in [&mut self.process, &mut self.tables[table]] {
+            let free_ms = turns.pop().map_or(0, |Reverse(free_ms)| free_ms);
+            begin_ms = begin_ms.max(free_ms);
+        }
+        let over_ms = begin_ms + for_ms;
+        self.process.push(Reverse(over_ms));
+        self.tables[table].push(Reverse(over_ms));
+        over_ms
+    }
+}
 
 /// The random numbers of one commit.
 #[derive(Debug)]
@@ -67,6 +100,7 @@ pub(super) struct Hub {
     commits: Vec<Option<Box<Commit>>>,
     /// When each coordinator is asked next, by the world's clock.
     wake_ms: Vec<u64>,
+    pub(super) turns: Turns,
     /// The end of the control topic, if there is one.
     pub(super) end: Option<End>,
 }
@@ -94,6 +128,7 @@ pub(super) fn task_joins(w: &mut World, process: usize) {
             .collect(),
         commits: (0..tables).map(|_| None).collect(),
         wake_ms: vec![u64::MAX; tables],
+        turns: Turns::new(&w.pace, tables),
         end,
     }));
 }
@@ -340,9 +375,12 @@ fn carry_out(
             (w.draw(w.pace.load), Next::Load)
         }
         Action::CheckManifests(indexes) => {
-            let rounds = indexes.len().div_ceil(w.pace.commit_checks);
-            let in_ms = (0..rounds).map(|_| w.draw(w.pace.store)).sum();
-            (in_ms, Next::Checked(indexes))
+            let looks = indexes.iter().map(|_| {
+                let look_ms = w.draw(w.pace.store);
+                hub.turns.take(table, w.now_ms, look_ms)
+            });
+            let over_ms = looks.max().unwrap_or(w.now_ms);
+            (over_ms - w.now_ms, Next::Checked(indexes))
         }
         Action::Submit(submission) => {
             let rows = submission.batch.iter().map(|index| &commit.batch[*index]);
@@ -383,7 +421,12 @@ fn carry_out(
 pub(super) fn apply(w: &mut World, at: At, table: usize, underway: Underway) {
     w.counts.requests += 1;
     let now_ms = w.now_ms;
-    let applied = w.tables[table].apply(underway.request, now_ms, World::written_ms);
+    // Every 50th request, when the catalog is to be a bad one.
+    let fault = match w.counts.requests % 50 {
+        0 => w.size.fault,
+        _ => Fault::None,
+    };
+    let applied = w.tables[table].apply(underway.request, now_ms, World::written_ms, fault);
     w.counts.conflicts += u64::from(applied.is_none());
     let next = Box::new(Next::Answered(applied));
     w.after(underway.answer_in_ms, Event::Commit(at, table, next));

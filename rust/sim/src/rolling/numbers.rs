@@ -2,8 +2,14 @@
 
 use std::fmt;
 
+use super::tables::{Applied, Table};
 use super::world::{Counts, World};
 use super::{Size, Transport};
+
+/// Snapshots per table and interval outside of fail-over windows, at most.
+const SNAPSHOTS_MAX: f64 = 1.1;
+/// Seconds between two commits of a table around a restart, at most.
+const GAP_S_MAX: f64 = 15.0;
 
 /// The numbers of one run.
 #[derive(Debug, Clone)]
@@ -39,7 +45,7 @@ type Window = (u64, u64);
 impl Numbers {
     /// The head of the table of numbers.
     pub(super) const HEAD: &str = "\
-| workers | transport | snapshots quiet, median / worst | whole run | 409s | catalog requests (loads) \
+| workers (restarted) | transport | snapshots quiet, median / worst | whole run | 409s | catalog requests (loads) \
 | gap, median / worst restart | age, median / worst restart (quiet) | start-overs, failed tasks (rebalances, elections) \
 | control messages/s, kB/s read by each worker (dropped) | exactly once, s to lag 0 |
 |---|---|---|---|---|---|---|---|---|---|---|";
@@ -94,6 +100,12 @@ impl Numbers {
         }
     }
 
+    /// Tells whether the bars are kept that are set for the control topic: hardly more than one
+    /// snapshot per table and interval while all is quiet, no long gap, and no failed task.
+    pub(super) fn keeps_bars(&self) -> bool {
+        self.quiet_worst <= SNAPSHOTS_MAX && self.gap_s <= GAP_S_MAX && self.counts.failures == 0
+    }
+
     /// Tells whether each record is in each table, once.
     pub(super) fn is_exactly_once(&self) -> bool {
         self.wrong.is_empty()
@@ -137,24 +149,47 @@ fn per(size: &Size, windows: &[Window]) -> f64 {
     length as f64 / size.interval_ms as f64
 }
 
-/// Returns the longest time between two commits of a table that touches a window, in seconds.
-fn gap(w: &World, (start, end): Window) -> f64 {
-    let mut longest = 0;
-    for table in &w.tables {
-        for pair in table.applied.windows(2) {
-            if pair[1].at_ms > start && pair[0].at_ms < end {
-                longest = longest.max(pair[1].at_ms - pair[0].at_ms);
-            }
-        }
-    }
-    longest as f64 / 1_000.0
+/// Returns the longest time between two commits of a table that touches a window, in seconds. Who
+/// never commits has one that lasts to the end of the load.
+fn gap(w: &World, window: Window) -> f64 {
+    let of_table = |table: &Table| {
+        let times = table.applied.iter().map(|applied| applied.at_ms);
+        longest_gap(times, window, w.stop_ms)
+    };
+    w.tables.iter().map(of_table).max().unwrap_or(0) as f64 / 1_000.0
 }
 
-/// Returns the age that the oldest row reached within a window before it came in, in seconds.
-fn age(w: &World, (start, end): Window) -> f64 {
-    let applied = w.tables.iter().flat_map(|table| &table.applied);
-    let inside = applied.filter(|applied| start <= applied.at_ms && applied.at_ms < end);
-    inside.map(|applied| applied.age_ms).max().unwrap_or(0) as f64 / 1_000.0
+fn longest_gap(times: impl Iterator<Item = u64>, (start, end): Window, over: u64) -> u64 {
+    let (mut last, mut longest) = (0, 0);
+    for time in times.chain([over]) {
+        if time > start && last < end {
+            longest = longest.max(time.saturating_sub(last));
+        }
+        last = last.max(time);
+    }
+    longest
+}
+
+/// Returns the age that the oldest row reached within a window that was not in its table, in
+/// seconds.
+fn age(w: &World, window: Window) -> f64 {
+    let of_table = |table: &Table| highest_age(&table.applied, window);
+    w.tables.iter().map(of_table).max().unwrap_or(0) as f64 / 1_000.0
+}
+
+fn highest_age(applied: &[Applied], (start, end): Window) -> u64 {
+    let mut highest = 0;
+    for applied in applied.iter().filter(|applied| applied.at_ms >= start) {
+        // A row that comes in later was so much younger when the window ended.
+        let later_ms = applied.at_ms.saturating_sub(end);
+        highest = highest.max(applied.age_ms.saturating_sub(later_ms));
+        if applied.at_ms >= end {
+            return highest;
+        }
+    }
+    // Nothing came in afterwards: the newest row known is that of the last commit.
+    let last = applied.last().map_or(start, |applied| applied.at_ms);
+    highest.max(end.saturating_sub(last.max(start)))
 }
 
 fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
@@ -196,7 +231,8 @@ impl fmt::Display for Numbers {
             Transport::Topic => "topic",
             Transport::Local => "local",
         };
-        write!(f, "| {} | `{transport}` | ", self.workers)?;
+        write!(f, "| {} ({}) ", self.workers, self.restarts)?;
+        write!(f, "| `{transport}` | ")?;
         write!(f, "{:.2} / {:.2} | ", self.quiet_median, self.quiet_worst)?;
         write!(f, "{:.2} | {:.2} | ", self.whole, self.conflicts)?;
         write!(f, "{:.1} ({:.1}) | ", self.catalog, self.loads)?;
@@ -224,5 +260,25 @@ mod tests {
         let around = [(20, 40), (60, 70)];
         assert_eq!(quiet(0, 90, &around), [(0, 20), (40, 60), (70, 90)]);
         assert_eq!(quiet(0, 70, &around), [(0, 20), (40, 60)]);
+    }
+
+    #[test]
+    fn a_gap_lasts_until_something_comes_or_to_the_end() {
+        let gap = |times: &[u64], window| longest_gap(times.iter().copied(), window, 100);
+        assert_eq!(gap(&[10, 20, 45, 50], (22, 30)), 25);
+        assert_eq!(gap(&[10, 20, 45, 50], (46, 49)), 5);
+        assert_eq!(gap(&[10, 20], (30, 40)), 80, "nothing came any more");
+        assert_eq!(gap(&[], (30, 40)), 100);
+    }
+
+    #[test]
+    fn rows_age_until_they_are_in() {
+        let applied = |at_ms, age_ms| Applied { at_ms, age_ms };
+        let some = [applied(10, 5), applied(20, 8), applied(60, 40)];
+        assert_eq!(highest_age(&some, (5, 15)), 5);
+        assert_eq!(highest_age(&some, (5, 21)), 8);
+        assert_eq!(highest_age(&some, (25, 50)), 30, "it was in 10 ms later");
+        assert_eq!(highest_age(&some, (70, 90)), 20);
+        assert_eq!(highest_age(&[], (70, 90)), 20);
     }
 }

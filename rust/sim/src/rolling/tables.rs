@@ -14,6 +14,8 @@ use frazil_core::control::segment::{FileCounts, SealedManifest, Segment};
 use iceberg::spec::{ManifestContentType, ManifestFile};
 use uuid::Uuid;
 
+use super::Fault;
+
 /// Snapshots that a table remembers.
 const SNAPSHOTS_KEPT: usize = 512;
 
@@ -126,12 +128,16 @@ impl Table {
         request: Request,
         now_ms: u64,
         written_ms: impl Fn(usize, i64) -> u64,
+        fault: Fault,
     ) -> Option<View> {
         if self.view.0.sequence != request.base.0.sequence {
             return None;
         }
         let mut age_ms = 0;
         let mut rows = request.rows;
+        if fault == Fault::RowsForgotten {
+            rows.clear();
+        }
         rows.sort_unstable();
         for (partition, first, last) in rows {
             let next = &mut self.next[partition];
@@ -149,6 +155,10 @@ impl Table {
         });
         let mut meta = Meta::clone(&self.view.0);
         meta.sequence += 1;
+        if fault == Fault::StateForgotten {
+            self.view = View(Rc::new(meta));
+            return None;
+        }
         meta.state = Some(request.state);
         meta.snapshots.push_back(request.snapshot_id);
         if meta.snapshots.len() > SNAPSHOTS_KEPT {
@@ -246,7 +256,7 @@ mod tests {
                 snapshot_id: 1,
                 rows: vec![rows],
             };
-            let applied = table.apply(request, 100, |_, _| 40);
+            let applied = table.apply(request, 100, |_, _| 40, Fault::None);
             (applied.is_some(), table.wrong.len())
         };
         assert_eq!(commit((0, 0, 4)), (true, 0));
@@ -265,7 +275,8 @@ mod tests {
             state: WriterState::new(base.uuid()),
             rows: vec![],
         };
-        assert!(table.apply(request(&base), 1, |_, _| 0).is_some());
-        assert!(table.apply(request(&base), 2, |_, _| 0).is_none());
+        let mut apply = |at_ms| table.apply(request(&base), at_ms, |_, _| 0, Fault::None);
+        assert!(apply(1).is_some());
+        assert!(apply(2).is_none());
     }
 }

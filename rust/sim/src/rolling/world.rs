@@ -167,7 +167,7 @@ impl World {
         };
         let idents: Vec<TableIdent> = (0..size.tables).map(ident).collect();
         World {
-            pace: Pace::default(),
+            pace: size.pace,
             rng,
             now_ms: 0,
             queue: BinaryHeap::new(),
