@@ -54,6 +54,10 @@ usage: ./x TASK
         Runs the state machines in a simulated world and checks each step (rust/sim).
         --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
         and a checker must notice. --help: all its options.
+  sim --rolling [--workers N] [--topic]
+        Restarts workers one after another under load, 1 to 48 of 4 tasks each, in simulated time:
+        snapshots, gaps and catalog requests of 20 tables, as in docs/long-runs.md. Fails when a row
+        is lost or doubled, or a bar is missed with the control topic.
   injections [--write]
         Checks (or writes) the table of injected faults in docs/exactly-once.md.
   complaints [--write]
