@@ -573,6 +573,8 @@ fn every_limit_of_a_cell_is_met_by_some_value() {
         (Value::text("yes"), target(PrimitiveType::Boolean), FORM),
         (Value::Int64(1 << 31), target(PrimitiveType::Int), RANGE),
         (Value::Timestamp(1 << 31), target(PrimitiveType::Int), RANGE),
+        (Value::Moment(1 << 62, 0, true), target(PrimitiveType::Long), RANGE),
+        (Value::Moment(0, 1, true), target(PrimitiveType::Long), LOSS),
         (Value::Float64(0.5), target(PrimitiveType::Long), LOSS),
         (Value::Float64(1e19), target(PrimitiveType::Long), RANGE),
         (Value::Float64(f64::NAN), target(PrimitiveType::Long), NOT),
