@@ -15,12 +15,17 @@
 //! Not here: where schemas of a registry come from (`engine::registry`).
 
 pub mod columns;
+mod envelope;
+pub mod frames;
+pub(crate) mod json;
+mod maps;
 pub mod refused;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 pub use columns::{Budget, ColumnBuilder, ColumnsBuilder};
+pub use frames::{FrameDecoder, Side};
 pub use refused::Refused;
 
 use crate::wire::{MapCell, SourceSchema};
@@ -38,11 +43,15 @@ pub struct Raw<'a> {
 /// Where the data of one record are and by what schema they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// Which schema: the number of [`Format::schema`]. The same for records that have the same schema.
+    /// Which schema: the number of [`Format::schema`], or [`SCHEMALESS`]. The same for records that
+    /// have the same schema; never used again for another one.
     pub schema: usize,
     /// Where the data lie in the bytes.
     pub data: Range<usize>,
 }
+
+/// The number of values that have no schema: they are JSON.
+pub const SCHEMALESS: usize = usize::MAX;
 
 /// How bytes of one format become values of a schema.
 ///

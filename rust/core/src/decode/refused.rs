@@ -49,6 +49,13 @@ impl Refused {
         self
     }
 
+    /// Says that the bytes it counts begin behind `bytes` others.
+    #[must_use]
+    pub fn behind(mut self, bytes: usize) -> Self {
+        self.0.at = self.0.at.map(|at| at + bytes);
+        self
+    }
+
     /// Puts it inside of the field or element called `step`.
     #[must_use]
     pub fn inside(mut self, step: &str) -> Self {
