@@ -115,8 +115,8 @@ pub(super) fn read(reader: &mut Reader<'_>, parts: FrameParts) -> Formats {
         );
     }
     let bytes = reader.word("value.converter") == Some(BYTES_CONVERTER);
-    let alone = reader.word("iceberg.tables.value-column").is_none()
-        && reader.word("transforms").is_none();
+    let alone =
+        reader.word("iceberg.tables.value-column").is_none() && reader.word("transforms").is_none();
     if bytes && alone && formats.value == DataFormat::Connect {
         reader.warn(
             "frazil.value.format",
