@@ -1,7 +1,7 @@
 //! The pure part of Frazil: bytes and values in, bytes and values out.
 //!
 //! The modules stand in the order in which data walks through them:
-//! `wire → route → convert → partition → (engine writes) → control → commit`.
+//! `wire → decode → route → convert → partition → (engine writes) → control → commit`.
 //!
 //! Architecture Invariant: nothing here reads a clock, draws a random number, opens a file or a
 //! socket, starts a thread or logs. Time, ids and table metadata arrive as arguments; decisions
@@ -21,6 +21,7 @@ pub mod commit;
 pub mod config;
 pub mod control;
 pub mod convert;
+pub mod decode;
 pub mod error;
 pub mod layout;
 pub mod limits;

@@ -6,6 +6,9 @@ pub const BLOCK_ROWS_MAX: usize = 256;
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Nesting of values and schemas; deeper is an error, never a stack overflow.
 pub const NESTING_MAX: usize = 64;
+/// Values that the lists and maps of one decoded block may have, the fields of structs in them
+/// counted too; each takes at most 8 bytes and a bit beside its text.
+pub const BLOCK_SLOTS_MAX: usize = 4 << 20;
 /// Columns of one source schema, all levels together.
 pub const SCHEMA_FIELDS_MAX: usize = 10_000;
 /// Source schemas that one session remembers.

@@ -51,6 +51,7 @@ fn render(cell: Cell<'_>) -> String {
         Cell::String(text) => format!("{text:?}"),
         Cell::Bytes(bytes) => format!("bytes({})", hex(bytes)),
         Cell::Decimal { unscaled, scale } => format!("decimal({}, scale {scale})", hex(unscaled)),
+        Cell::Number { unscaled, scale } => format!("number({unscaled}, scale {scale})"),
         Cell::Date { days } => format!("date({days} d)"),
         Cell::Time { ms } => format!("time({ms} ms)"),
         Cell::Timestamp { ms } => format!("timestamp({ms} ms)"),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  TICK    a put begins: outcomes of commits, rewinds, seals that are due, back-pressure
-//!  put     one frame: decode → read → route → convert → (8,192 rows) → partition → Parquet
+//!  put     one frame: decode → new rows → (bytes → values) → route → convert → (8,192 rows) → partition → Parquet
 //!  control assign, revoke, preCommit
 //! ```
 //!
@@ -13,6 +13,7 @@
 
 mod backpressure;
 mod creation;
+mod decoding;
 mod delivery;
 mod loading;
 mod masking;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
+use frazil_core::decode::FrameDecoder;
 use frazil_core::limits;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
@@ -87,6 +89,8 @@ struct Inner {
     context: SessionContext,
     hub: Arc<Hub>,
     schemas: SchemaRegistry,
+    /// Reads what Connect hands through as bytes.
+    decoder: Option<FrameDecoder>,
     /// Decides everything about offsets.
     machine: TaskMachine,
     tables: Vec<TableSlot>,
@@ -224,6 +228,7 @@ impl Inner {
             machine: TaskMachine::new(task_settings(&config), session),
             back_pressure: BackPressure::new(config.memory_bytes_max),
             routes: Routes::new(&config.routes),
+            decoder: decoding::decoder(&config),
             config,
             context,
             hub,

@@ -4,6 +4,7 @@
 use self::Importance::Low;
 
 mod catalog;
+mod formats;
 mod framework;
 mod layout;
 mod legacy;
@@ -122,6 +123,7 @@ pub const GROUPS: &[Group] = &[
     catalog::STORAGE,
     passed::TABLE_PROPERTIES,
     passed::KAFKA,
+    formats::DECODING,
     process::PROCESS,
     process::INTERNAL,
     process::INERT,

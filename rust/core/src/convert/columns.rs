@@ -19,11 +19,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::beside::{self, KeyRule};
-use super::masked::Root;
+use super::masked::{self, Root};
 use super::masking::{Hasher, Left, Masked, Wanted};
 use crate::config::ColumnConfig;
 use crate::error::{Result, SinkError};
 use crate::schema::metadata::MetadataColumn;
+use crate::wire::tagged::Context;
 use crate::wire::{Frame, SourceField, SourceKind, SourceSchema};
 
 /// One step of the paths that rules name.
@@ -189,7 +190,7 @@ impl ColumnRules {
         if let (Some(root), Some(headers)) = (&self.headers, frame.tagged_headers()) {
             let root = Root::beside(root);
             let mut judge = Judge::new(self.case_insensitive, &mut self.hasher);
-            let left = masked.rewritten(&mut judge, (headers, frame), &wanted, &root)?;
+            let left = masked.rewritten(&mut judge, headers, &wanted, &root)?;
             masked.headers = Some(left);
         }
         Ok(masked)
@@ -202,10 +203,21 @@ impl ColumnRules {
         wanted: &Wanted,
         masked: &mut Masked,
     ) -> Result<Left> {
-        if let Some(values) = frame.tagged_values() {
-            let root = Root::of_records(&self.root, self.includes_all);
+        let root = Root::of_records(&self.root, self.includes_all);
+        if let Some(maps) = frame.maps() {
+            let (values, text) = masked::tagged_of(maps, frame.rows(), wanted);
+            let context = Context {
+                text: &text,
+                names: Vec::new(),
+            };
             let mut judge = Judge::new(self.case_insensitive, &mut self.hasher);
-            let left = masked.rewritten(&mut judge, (values, frame), wanted, &root)?;
+            let values = (&values.rows(), &context);
+            let left = masked.rewritten(&mut judge, values, wanted, &root)?;
+            return Ok(Left::Tagged(left));
+        }
+        if let Some(values) = frame.tagged_values() {
+            let mut judge = Judge::new(self.case_insensitive, &mut self.hasher);
+            let left = masked.rewritten(&mut judge, values, wanted, &root)?;
             return Ok(Left::Tagged(left));
         }
         let Some(schema) = frame.value_schema() else {
@@ -239,7 +251,7 @@ impl ColumnRules {
                 KeyRule::Inside(node) => Root::beside(node),
             };
             let mut judge = Judge::new(self.case_insensitive, &mut self.hasher);
-            let left = masked.rewritten(&mut judge, (keys, frame), wanted, &root)?;
+            let left = masked.rewritten(&mut judge, keys, wanted, &root)?;
             return Ok(Left::Tagged(left));
         }
         let Some(schema) = frame.key_schema() else {

@@ -8,21 +8,41 @@ use super::masking::{Wanted, unhashable};
 use super::misfit::Misfit;
 use crate::error::{Result, SinkError};
 use crate::schema::semantic::Semantic;
-use crate::wire::Cell;
 use crate::wire::read::Reader;
 use crate::wire::tagged::{self, Context, TaggedRows};
+use crate::wire::tagged_build::TaggedBuilder;
+use crate::wire::{Cell, MapRows};
 
 /// Values as the rules leave them.
 #[derive(Debug)]
 pub(super) struct TaggedValues {
     offsets: Vec<[u8; 4]>,
     data: Vec<u8>,
+    /// The texts that they had, and those of hashes.
+    text: String,
 }
 
 impl TaggedValues {
-    pub(super) fn rows(&self) -> TaggedRows<'_> {
-        TaggedRows::of(&self.offsets, &self.data)
+    /// Returns the rows, and the texts that they point into.
+    pub(super) fn parts(&self) -> (TaggedRows<'_>, &str) {
+        (TaggedRows::of(&self.offsets, &self.data), &self.text)
     }
+}
+
+/// Writes the wanted ones of records that lie in columns as values with tags, with their texts.
+pub(super) fn tagged_of(
+    maps: &MapRows<'_>,
+    rows: usize,
+    wanted: &Wanted,
+) -> (TaggedBuilder, String) {
+    let (mut values, mut text) = (TaggedBuilder::default(), String::new());
+    for row in 0..rows {
+        if wanted.owner(row).is_some() {
+            values.cell(maps.record(row), &mut text);
+        }
+        values.end_row();
+    }
+    (values, text)
 }
 
 /// What becomes of a row's value.
@@ -70,27 +90,26 @@ impl<'n> Root<'n> {
 }
 
 /// Where values are written to.
-struct Out<'t> {
+struct Out {
     data: Vec<u8>,
-    /// The texts of the frame, and those that are added to them.
-    text: &'t mut String,
+    /// The texts of the values, and those that are added to them.
+    text: String,
     /// Whether anything of the row at hand is left.
     is_left: bool,
 }
 
-/// Writes the values of the wanted rows anew; all others become null. `text` begins with the texts
-/// of the frame, and gets those of hashes.
+/// Writes the values of the wanted rows anew; all others become null.
 pub(super) fn rewrite(
     judge: &mut Judge<'_>,
     (values, context): (&TaggedRows<'_>, &Context<'_>),
     wanted: &Wanted,
-    (root, text): (&Root<'_>, &mut String),
+    root: &Root<'_>,
     refused: &mut BTreeMap<u32, SinkError>,
 ) -> Result<TaggedValues> {
     let mut offsets = vec![[0; 4]];
     let mut out = Out {
         data: Vec::new(),
-        text,
+        text: context.text.to_owned(),
         is_left: false,
     };
     let mut index = 0;
@@ -127,6 +146,7 @@ pub(super) fn rewrite(
     Ok(TaggedValues {
         offsets,
         data: out.data,
+        text: out.text,
     })
 }
 
@@ -136,7 +156,7 @@ fn write(
     bytes: &[u8],
     context: &Context<'_>,
     fate: &Fate<'_>,
-    out: &mut Out<'_>,
+    out: &mut Out,
 ) -> Result<Result<(), Misfit>> {
     match fate {
         Fate::Drop => return Ok(Ok(())),
@@ -147,7 +167,7 @@ fn write(
                 out.data.push(tagged::NULL);
             } else {
                 let start = out.text.len();
-                if let Err(reason) = judge.hasher.hash(cell, Semantic::Schemaless, out.text) {
+                if let Err(reason) = judge.hasher.hash(cell, Semantic::Schemaless, &mut out.text) {
                     return Ok(Err(unhashable(reason, cell)));
                 }
                 out.data.push(tagged::STRING);
@@ -168,7 +188,7 @@ fn write_inside(
     bytes: &[u8],
     context: &Context<'_>,
     (node, included): (&Node, bool),
-    out: &mut Out<'_>,
+    out: &mut Out,
 ) -> Result<Result<(), Misfit>> {
     let mut reader = Reader::new(bytes, "tagged value");
     let tag = reader.u8()?;

@@ -16,7 +16,7 @@ use crate::schema::semantic::Semantic;
 use crate::wire::column::span;
 use crate::wire::frame::{Part, Parts};
 use crate::wire::read::offset_at;
-use crate::wire::tagged::TaggedRows;
+use crate::wire::tagged::{Context, TaggedRows};
 use crate::wire::{Cell, ColumnData, Frame, SourceColumn, SourceSchema};
 
 /// Hashes values with the salt.
@@ -39,8 +39,6 @@ pub struct Masked {
     pub(super) value: Left,
     pub(super) key: Left,
     pub(super) headers: Option<TaggedValues>,
-    /// What values without a schema point into.
-    text: Option<String>,
     refused: BTreeMap<u32, SinkError>,
 }
 
@@ -204,19 +202,11 @@ impl Masked {
     pub(super) fn rewritten(
         &mut self,
         judge: &mut Judge<'_>,
-        (values, frame): (&TaggedRows<'_>, &Frame<'_>),
+        values: (&TaggedRows<'_>, &Context<'_>),
         wanted: &Wanted,
         root: &Root<'_>,
     ) -> Result<TaggedValues> {
-        let context = frame.context();
-        let text = self.text.get_or_insert_with(|| context.text.to_owned());
-        masked::rewrite(
-            judge,
-            (values, context),
-            wanted,
-            (root, text),
-            &mut self.refused,
-        )
+        masked::rewrite(judge, values, wanted, root, &mut self.refused)
     }
 
     /// Walks the columns of values that have a schema.
@@ -270,10 +260,9 @@ impl Masked {
     /// Returns `frame`, which this was made of, as the rules leave it.
     pub fn frame<'b>(&'b self, frame: &'b Frame<'_>) -> Frame<'b> {
         frame.with_parts(Parts {
-            text: self.text.as_deref(),
             value: self.value.part(frame.value_column()),
             key: self.key.part(frame.key_column()),
-            headers: self.headers.as_ref().map(TaggedValues::rows),
+            headers: self.headers.as_ref().map(TaggedValues::parts),
         })
     }
 }
@@ -289,7 +278,10 @@ impl Left {
                 let column = column.map(|column| masked_column(column, act, &mut texts));
                 Some(Part::Columns(Arc::clone(schema), column))
             }
-            Left::Tagged(values) => Some(Part::Tagged(values.rows())),
+            Left::Tagged(values) => {
+                let (rows, text) = values.parts();
+                Some(Part::Tagged(rows, text))
+            }
         }
     }
 }

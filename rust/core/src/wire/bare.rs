@@ -20,7 +20,7 @@ impl BareValues {
     ///
     /// `INTERNAL` when that is more than a frame may hold.
     pub fn of(frame: &Frame<'_>, name: &str) -> Result<Option<Self>> {
-        let Some(values) = frame.tagged_values() else {
+        let Some((values, context)) = frame.tagged_values() else {
             return Ok(None);
         };
         let rows = || (0..frame.rows()).map(|row| values.checked_row(row).unwrap_or_default());
@@ -30,7 +30,7 @@ impl BareValues {
         let mut bare = BareValues {
             offsets: vec![[0; 4]],
             data: Vec::new(),
-            text: frame.context().text.to_owned(),
+            text: context.text.to_owned(),
         };
         let mut key = vec![tagged::STRING];
         key.extend_from_slice(&length(bare.text.len())?);
@@ -52,8 +52,10 @@ impl BareValues {
     /// Returns `frame`, which this was made of, with these values.
     pub fn frame<'b>(&'b self, frame: &Frame<'b>) -> Frame<'b> {
         frame.with_parts(Parts {
-            text: Some(&self.text),
-            value: Some(Part::Tagged(TaggedRows::of(&self.offsets, &self.data))),
+            value: Some(Part::Tagged(
+                TaggedRows::of(&self.offsets, &self.data),
+                &self.text,
+            )),
             ..Parts::default()
         })
     }

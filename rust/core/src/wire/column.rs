@@ -128,6 +128,24 @@ impl<'a> SourceColumn<'a> {
         Ok(column)
     }
 
+    /// Makes a column of values that are known to follow the format: `nulls` are the bitmap of rows
+    /// with a value, where one is null, and how many are.
+    pub(crate) fn of_parts(
+        schema: &Arc<SourceSchema>,
+        rows: usize,
+        nulls: (Option<&'a [u8]>, usize),
+        data: ColumnData<'a>,
+    ) -> Self {
+        let (validity, null_count) = nulls;
+        SourceColumn {
+            schema: Arc::clone(schema),
+            rows,
+            validity,
+            null_count,
+            data,
+        }
+    }
+
     fn check_decimals(&self, reader: &Reader<'_>) -> Result<()> {
         let ColumnData::Decimal { offsets, .. } = &self.data else {
             return Ok(());

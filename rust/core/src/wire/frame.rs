@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::column::SourceColumn;
+use super::maps::MapRows;
 use super::read::Reader;
 use super::schema::{SourceKind, SourceSchema};
 use super::tagged::{Context, TaggedRows};
@@ -47,7 +48,27 @@ pub struct Run<'a> {
     offsets: Offsets<'a>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    /// Returns the rows of the run from `first` to before `end` of the frame, as a run of a frame
+    /// that begins at `first`; `None` when there are none.
+    fn cut(&self, first: usize, end: usize) -> Option<Run<'a>> {
+        let from = self.first_row.max(first);
+        let to = (self.first_row + self.rows).min(end);
+        let rows = to.checked_sub(from).filter(|rows| *rows > 0)?;
+        let skip = from - self.first_row;
+        let offsets = match &self.offsets {
+            Offsets::Contiguous(_) => Offsets::Contiguous(self.offset(skip)),
+            Offsets::Explicit(offsets) => Offsets::Explicit(offsets.get(skip..skip + rows)?),
+        };
+        Some(Run {
+            partition: self.partition.clone(),
+            first_row: from - first,
+            rows,
+            renamed: self.renamed.clone(),
+            offsets,
+        })
+    }
+
     /// Returns the topic that the records are routed by: as transforms left it.
     pub fn topic(&self) -> &str {
         self.renamed.as_deref().unwrap_or(&self.partition.topic)
@@ -93,17 +114,50 @@ enum Values<'a> {
     /// Nothing but rows, for records that bring no field of their own.
     Empty,
     Columns(SourceColumn<'a>),
-    Tagged(TaggedRows<'a>),
+    /// Values with a tag, and what they point into.
+    Tagged(TaggedRows<'a>, Arc<Context<'a>>),
+    /// Records that a decoder made.
+    Maps(MapRows<'a>),
+}
+
+/// Values or keys that were decoded from bytes.
+#[derive(Debug, Clone)]
+pub enum Decoded<'a> {
+    /// With a schema, which has this id in the session.
+    Columns(u32, SourceColumn<'a>),
+    /// Records without a schema.
+    Maps(MapRows<'a>),
+    /// Values of any type without a schema.
+    Tagged(TaggedValues<'a>),
+    /// No row has a value.
+    Nulls,
+}
+
+/// Values without a schema, each with its tag.
+#[derive(Debug, Clone)]
+pub struct TaggedValues<'a> {
+    pub(crate) rows: TaggedRows<'a>,
+    pub(crate) context: Arc<Context<'a>>,
+}
+
+/// The rows of a frame from `first` on, in place of all.
+#[derive(Debug, Clone, Copy)]
+pub struct Slice<'p> {
+    /// The first row.
+    pub first: usize,
+    /// The number of rows.
+    pub rows: usize,
+    /// Rows that are not to be looked at: a bitmap as in a frame, of the rows of the part.
+    pub skipped: &'p [u8],
 }
 
 /// Values, keys or headers in place of a frame's own.
 #[derive(Debug, Default)]
 pub(crate) struct Parts<'a> {
-    /// The texts that tagged parts point into. It begins with all of the frame's own.
-    pub(crate) text: Option<&'a str>,
     pub(crate) value: Option<Part<'a>>,
     pub(crate) key: Option<Part<'a>>,
-    pub(crate) headers: Option<TaggedRows<'a>>,
+    /// As [`Part::Tagged`].
+    pub(crate) headers: Option<(TaggedRows<'a>, &'a str)>,
 }
 
 /// Values or keys.
@@ -113,27 +167,35 @@ pub(crate) enum Part<'a> {
     Nothing,
     /// With a schema; without a column all are null.
     Columns(Arc<SourceSchema>, Option<SourceColumn<'a>>),
-    /// Without a schema.
-    Tagged(TaggedRows<'a>),
+    /// Without a schema, with the texts that they point into. Names are those of the values that they
+    /// stand in place of.
+    Tagged(TaggedRows<'a>, &'a str),
 }
 
 impl<'a> Part<'a> {
-    fn under(self, id: u32) -> (Option<(u32, Arc<SourceSchema>)>, Values<'a>) {
+    fn in_place_of(self, old: &Values<'a>, id: u32) -> WithSchema<'a> {
         match self {
             Part::Nothing => (None, Values::None),
             Part::Columns(schema, column) => (
                 Some((id, schema)),
                 column.map_or(Values::None, Values::Columns),
             ),
-            Part::Tagged(rows) => (None, Values::Tagged(rows)),
+            Part::Tagged(rows, text) => {
+                let names = old.tagged().map(|(_, context)| context.names.clone());
+                let names = names.unwrap_or_default();
+                (
+                    None,
+                    Values::Tagged(rows, Arc::new(Context { text, names })),
+                )
+            }
         }
     }
 }
 
 impl<'a> Values<'a> {
-    fn tagged(&self) -> Option<&TaggedRows<'a>> {
+    fn tagged(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
         match self {
-            Values::Tagged(rows) => Some(rows),
+            Values::Tagged(rows, context) => Some((rows, context)),
             _ => None,
         }
     }
@@ -148,7 +210,7 @@ pub struct Frame<'a> {
     runs: Vec<Run<'a>>,
     timestamps: &'a [[u8; 8]],
     skipped: Option<&'a [u8]>,
-    context: Context<'a>,
+    context: Arc<Context<'a>>,
     value: Values<'a>,
     key: Values<'a>,
     headers: Values<'a>,
@@ -187,10 +249,10 @@ impl<'a> Frame<'a> {
             true => Some(reader.take(header.rows.div_ceil(8))?),
             false => None,
         };
-        let context = Context {
+        let context = Arc::new(Context {
             names: decode_names(&mut reader, header.names)?,
             text: reader.text()?,
-        };
+        });
         let rows = header.rows;
         let value = decode_values(
             &mut reader,
@@ -234,7 +296,7 @@ impl<'a> Frame<'a> {
             (Values::None | Values::Empty, _) => false,
             (Values::Columns(_), Some(schema)) => is_record(schema.kind()),
             (Values::Columns(_), None) => false,
-            (Values::Tagged(_), _) => {
+            (Values::Tagged(..) | Values::Maps(_), _) => {
                 (0..self.rows).any(|row| matches!(self.key(row), Cell::Map(_)))
             }
         };
@@ -245,7 +307,7 @@ impl<'a> Frame<'a> {
             runs: self.runs.clone(),
             timestamps: self.timestamps,
             skipped: self.skipped,
-            context: self.context.clone(),
+            context: Arc::clone(&self.context),
             value: match records {
                 true => self.key.clone(),
                 false => Values::Empty,
@@ -297,39 +359,88 @@ impl<'a> Frame<'a> {
         'a: 'b,
     {
         let mut frame: Frame<'b> = self.clone();
-        if let Some(text) = parts.text {
-            frame.context.text = text;
-        }
         if let Some(value) = parts.value {
-            (frame.value_schema, frame.value) = value.under(self.value_schema_id());
+            let id = self.value_schema_id();
+            (frame.value_schema, frame.value) = value.in_place_of(&self.value, id);
         }
         if let Some(key) = parts.key {
-            (frame.key_schema, frame.key) = key.under(self.key_schema_id());
+            let id = self.key_schema_id();
+            (frame.key_schema, frame.key) = key.in_place_of(&self.key, id);
         }
-        if let Some(headers) = parts.headers {
-            frame.headers = Values::Tagged(headers);
+        if let Some((rows, text)) = parts.headers {
+            (_, frame.headers) = Part::Tagged(rows, text).in_place_of(&self.headers, 0);
         }
         frame
     }
 
-    /// Returns the values that have no schema.
-    pub(crate) fn tagged_values(&self) -> Option<&TaggedRows<'a>> {
+    /// Returns the values that have no schema, and what they point into.
+    pub(crate) fn tagged_values(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
         self.value.tagged()
     }
 
-    /// Returns the keys that have no schema.
-    pub(crate) fn tagged_keys(&self) -> Option<&TaggedRows<'a>> {
+    /// Returns the keys that have no schema, and what they point into.
+    pub(crate) fn tagged_keys(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
         self.key.tagged()
     }
 
-    /// Returns the headers.
-    pub(crate) fn tagged_headers(&self) -> Option<&TaggedRows<'a>> {
+    /// Returns the headers, and what they point into.
+    pub(crate) fn tagged_headers(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
         self.headers.tagged()
     }
 
-    /// Returns what values, keys and headers without a schema point into.
-    pub(crate) fn context(&self) -> &Context<'a> {
-        &self.context
+    /// Returns the records that a decoder made without a schema.
+    pub fn maps(&self) -> Option<&MapRows<'a>> {
+        match &self.value {
+            Values::Maps(maps) => Some(maps),
+            _ => None,
+        }
+    }
+
+    /// Returns rows of the frame with values, and keys where given, that were decoded from its own;
+    /// `value` and `key` are of the rows of `part`. Keys that have columns have to be given where a
+    /// part is not the whole.
+    pub fn decoded<'b>(
+        &self,
+        part: &Slice<'b>,
+        value: Option<Decoded<'b>>,
+        key: Option<Decoded<'b>>,
+        schema: &dyn Fn(u32) -> Option<Arc<SourceSchema>>,
+    ) -> Result<Frame<'b>>
+    where
+        'a: 'b,
+    {
+        let mut frame: Frame<'b> = self.clone();
+        frame.skipped = Some(part.skipped);
+        if let Some(value) = value {
+            (frame.value_schema, frame.value) = decoded_values(value, schema)?;
+        }
+        let decodes_key = key.is_some();
+        if let Some(key) = key {
+            (frame.key_schema, frame.key) = decoded_values(key, schema)?;
+        }
+        if part.first == 0 && part.rows == self.rows {
+            return Ok(frame);
+        }
+        let end = part.first + part.rows;
+        frame.rows = part.rows;
+        frame.timestamps = self.timestamps.get(part.first..end).unwrap_or_default();
+        let runs = self.runs.iter();
+        frame.runs = runs.filter_map(|run| run.cut(part.first, end)).collect();
+        if let Values::Tagged(rows, _) = &mut frame.headers {
+            *rows = rows.slice(part.first, part.rows);
+        }
+        match &mut frame.key {
+            Values::Tagged(rows, _) if !decodes_key => {
+                *rows = rows.slice(part.first, part.rows);
+            }
+            Values::Columns(column) if column.rows() != part.rows => {
+                return Err(SinkError::internal(
+                    "the keys of a part are those of the whole",
+                ));
+            }
+            _ => {}
+        }
+        Ok(frame)
     }
 
     /// Returns the number of records.
@@ -369,7 +480,8 @@ impl<'a> Frame<'a> {
             Values::None => true,
             Values::Empty => false,
             Values::Columns(column) => column.is_null(row),
-            Values::Tagged(tagged) => tagged.is_null(row),
+            Values::Tagged(tagged, _) => tagged.is_null(row),
+            Values::Maps(maps) => maps.is_null(row),
         }
     }
 
@@ -396,7 +508,8 @@ impl<'a> Frame<'a> {
             Values::None => Cell::Null,
             Values::Empty => Cell::Map(MapCell::empty(&self.context)),
             Values::Columns(column) => column.cell(row),
-            Values::Tagged(tagged) => tagged.cell(&self.context, row),
+            Values::Tagged(tagged, context) => tagged.cell(context, row),
+            Values::Maps(maps) => maps.record(row),
         }
     }
 
@@ -428,6 +541,11 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Tells whether there are keys, be they all null.
+    pub fn has_keys(&self) -> bool {
+        !matches!(self.key, Values::None)
+    }
+
     /// Returns the keys as one column, when they have a schema and are not all null.
     pub fn key_column(&self) -> Option<&SourceColumn<'a>> {
         match &self.key {
@@ -444,8 +562,26 @@ impl<'a> Frame<'a> {
 
     /// Returns the interned names that `MapEntry::name_index` counts.
     pub fn names(&self) -> &[&str] {
-        value::names(&self.context)
+        match &self.value {
+            Values::Tagged(_, context) => value::names(context),
+            Values::Maps(maps) => maps.names(),
+            _ => &[],
+        }
     }
+}
+
+type WithSchema<'a> = (Option<(u32, Arc<SourceSchema>)>, Values<'a>);
+
+fn decoded_values<'a>(
+    decoded: Decoded<'a>,
+    schema: &dyn Fn(u32) -> Option<Arc<SourceSchema>>,
+) -> Result<WithSchema<'a>> {
+    Ok(match decoded {
+        Decoded::Columns(id, column) => (find_schema(id, schema)?, Values::Columns(column)),
+        Decoded::Maps(maps) => (None, Values::Maps(maps)),
+        Decoded::Tagged(tagged) => (None, Values::Tagged(tagged.rows, tagged.context)),
+        Decoded::Nulls => (None, Values::None),
+    })
 }
 
 fn decode_header(reader: &mut Reader<'_>, length: usize) -> Result<Header> {
@@ -582,14 +718,17 @@ fn decode_values<'a>(
     mode: u8,
     rows: usize,
     schema: Option<&(u32, Arc<SourceSchema>)>,
-    context: &Context<'a>,
+    context: &Arc<Context<'a>>,
 ) -> Result<Values<'a>> {
     Ok(match (mode, schema) {
         (MODE_NONE, _) => Values::None,
         (MODE_COLUMNS, Some((_, schema))) => {
             Values::Columns(SourceColumn::decode(reader, schema, rows, 1)?)
         }
-        (MODE_TAGGED, None) => Values::Tagged(TaggedRows::decode(reader, rows, context)?),
+        (MODE_TAGGED, None) => {
+            let tagged = TaggedRows::decode(reader, rows, context)?;
+            Values::Tagged(tagged, Arc::clone(context))
+        }
         _ => return Err(reader.corrupt("layout of the values is unknown")),
     })
 }
