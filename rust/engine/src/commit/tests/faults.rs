@@ -15,7 +15,7 @@ use crate::commit::create::evolve_schema;
 
 /// What happens to one submission.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fault {
+pub(super) enum Fault {
     /// Passed on, answered as it is.
     None,
     ConflictBefore,
@@ -53,7 +53,7 @@ enum Fault {
 
 /// A catalog that fails on command.
 #[derive(Debug)]
-struct Faulty {
+pub(super) struct Faulty {
     inner: Arc<dyn Catalog>,
     script: Mutex<VecDeque<Fault>>,
     /// What happens when the script is over.
@@ -65,11 +65,11 @@ struct Faulty {
     failing_loads: AtomicU32,
     submissions: AtomicU32,
     other: TableCommitter,
-    foreign: Mutex<Vec<Segment>>,
+    pub(super) foreign: Mutex<Vec<Segment>>,
 }
 
 impl Faulty {
-    fn new(world: &World, script: &[Fault]) -> Faulty {
+    pub(super) fn new(world: &World, script: &[Fault]) -> Faulty {
         Faulty {
             inner: world.catalog.clone(),
             script: Mutex::new(script.iter().copied().collect()),
