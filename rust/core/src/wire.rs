@@ -9,6 +9,7 @@
 //!
 //! Not here: what a value means for a table (`convert`), which table it goes to (`route`).
 
+mod bare;
 pub mod column;
 pub mod effects;
 pub mod frame;
@@ -24,6 +25,7 @@ mod tests;
 pub mod value;
 mod write;
 
+pub use bare::BareValues;
 pub use column::{ColumnData, SourceColumn};
 pub use effects::{
     Effects, FrameParts, LogLevel, ParkedError, Rejected, ValidationLevel, encode_validation,

@@ -93,7 +93,10 @@ fn render_schema(schema: &SourceSchema) -> String {
     notes.extend(schema.name.clone());
     notes.extend(schema.version.map(|version| format!("v{version}")));
     notes.extend(schema.doc.as_ref().map(|doc| format!("doc {doc:?}")));
-    notes.extend(schema.has_default.then(|| "default".to_owned()));
+    notes.extend(match &schema.default {
+        Some(text) => Some(format!("default {text:?}")),
+        None => schema.has_default.then(|| "default".to_owned()),
+    });
     notes.extend(schema.logical().map(|logical| format!("{logical:?}")));
     notes.extend(
         schema

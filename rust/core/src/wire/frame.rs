@@ -96,6 +96,49 @@ enum Values<'a> {
     Tagged(TaggedRows<'a>),
 }
 
+/// Values, keys or headers in place of a frame's own.
+#[derive(Debug, Default)]
+pub(crate) struct Parts<'a> {
+    /// The texts that tagged parts point into. It begins with all of the frame's own.
+    pub(crate) text: Option<&'a str>,
+    pub(crate) value: Option<Part<'a>>,
+    pub(crate) key: Option<Part<'a>>,
+    pub(crate) headers: Option<TaggedRows<'a>>,
+}
+
+/// Values or keys.
+#[derive(Debug)]
+pub(crate) enum Part<'a> {
+    /// None at all.
+    Nothing,
+    /// With a schema; without a column all are null.
+    Columns(Arc<SourceSchema>, Option<SourceColumn<'a>>),
+    /// Without a schema.
+    Tagged(TaggedRows<'a>),
+}
+
+impl<'a> Part<'a> {
+    fn under(self, id: u32) -> (Option<(u32, Arc<SourceSchema>)>, Values<'a>) {
+        match self {
+            Part::Nothing => (None, Values::None),
+            Part::Columns(schema, column) => (
+                Some((id, schema)),
+                column.map_or(Values::None, Values::Columns),
+            ),
+            Part::Tagged(rows) => (None, Values::Tagged(rows)),
+        }
+    }
+}
+
+impl<'a> Values<'a> {
+    fn tagged(&self) -> Option<&TaggedRows<'a>> {
+        match self {
+            Values::Tagged(rows) => Some(rows),
+            _ => None,
+        }
+    }
+}
+
 /// A decoded frame. It borrows the bytes and copies none of the values.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
@@ -219,7 +262,8 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns the frame with values that are neither structs nor maps as records of one field,
-    /// `name`. Values without a schema stay as they are, and so do nulls.
+    /// `name`. Nulls stay as they are, and so do values without a schema, which
+    /// [`BareValues`](super::BareValues) is for.
     #[must_use]
     pub fn with_values_in(mut self, name: &str) -> Frame<'a> {
         let Some((_, schema)) = &mut self.value_schema else {
@@ -247,39 +291,45 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Returns the frame with other values, in columns of `schema`; the schema keeps its id.
-    pub(crate) fn with_columns<'b>(
-        &self,
-        schema: &Arc<SourceSchema>,
-        column: Option<SourceColumn<'b>>,
-    ) -> Frame<'b>
+    /// Returns the frame with other values, keys or headers. Schemas keep their ids.
+    pub(crate) fn with_parts<'b>(&self, parts: Parts<'b>) -> Frame<'b>
     where
         'a: 'b,
     {
         let mut frame: Frame<'b> = self.clone();
-        frame.value_schema = Some((self.value_schema_id(), Arc::clone(schema)));
-        frame.value = column.map_or(Values::None, Values::Columns);
-        frame
-    }
-
-    /// Returns the frame with other values without a schema. `text` begins with all of the frame's
-    /// own texts.
-    pub(crate) fn with_tagged<'b>(&self, text: &'b str, rows: TaggedRows<'b>) -> Frame<'b>
-    where
-        'a: 'b,
-    {
-        let mut frame: Frame<'b> = self.clone();
-        frame.context.text = text;
-        frame.value = Values::Tagged(rows);
-        frame
-    }
-
-    /// Returns the values that have no schema, and what they point into.
-    pub(crate) fn tagged(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
-        match &self.value {
-            Values::Tagged(rows) => Some((rows, &self.context)),
-            _ => None,
+        if let Some(text) = parts.text {
+            frame.context.text = text;
         }
+        if let Some(value) = parts.value {
+            (frame.value_schema, frame.value) = value.under(self.value_schema_id());
+        }
+        if let Some(key) = parts.key {
+            (frame.key_schema, frame.key) = key.under(self.key_schema_id());
+        }
+        if let Some(headers) = parts.headers {
+            frame.headers = Values::Tagged(headers);
+        }
+        frame
+    }
+
+    /// Returns the values that have no schema.
+    pub(crate) fn tagged_values(&self) -> Option<&TaggedRows<'a>> {
+        self.value.tagged()
+    }
+
+    /// Returns the keys that have no schema.
+    pub(crate) fn tagged_keys(&self) -> Option<&TaggedRows<'a>> {
+        self.key.tagged()
+    }
+
+    /// Returns the headers.
+    pub(crate) fn tagged_headers(&self) -> Option<&TaggedRows<'a>> {
+        self.headers.tagged()
+    }
+
+    /// Returns what values, keys and headers without a schema point into.
+    pub(crate) fn context(&self) -> &Context<'a> {
+        &self.context
     }
 
     /// Returns the number of records.

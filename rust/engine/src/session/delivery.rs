@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
-use frazil_core::wire::{Effects, Frame, Rejected};
+use frazil_core::wire::{BareValues, Effects, Frame, Rejected};
 use frazil_core::{Result, SinkError};
 
 use super::Inner;
@@ -24,9 +24,15 @@ impl Inner {
             let schemas = &self.schemas;
             Frame::decode(bytes, &|id| schemas.get(id))?
         };
-        let frame = match &self.config.value_column {
-            Some(name) => frame.with_values_in(name),
-            None => frame,
+        let name = self.config.value_column.as_deref();
+        let bare = match name {
+            Some(name) => BareValues::of(&frame, name)?,
+            None => None,
+        };
+        let frame = match (name, &bare) {
+            (_, Some(bare)) => bare.frame(&frame),
+            (Some(name), None) => frame.with_values_in(name),
+            (None, None) => frame,
         };
         if frame.rows() == 0 {
             return Ok(effects);

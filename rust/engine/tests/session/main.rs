@@ -8,6 +8,7 @@ mod layout;
 mod partitions;
 mod resets;
 mod routes;
+mod sources;
 mod tables;
 mod topic;
 mod validate;
