@@ -9,6 +9,7 @@ mod layout;
 mod legacy;
 mod passed;
 mod process;
+mod registry;
 mod tables;
 
 pub(crate) use legacy::renamed;
@@ -122,6 +123,7 @@ pub const GROUPS: &[Group] = &[
     catalog::STORAGE,
     passed::TABLE_PROPERTIES,
     passed::KAFKA,
+    registry::REGISTRY,
     process::PROCESS,
     process::INTERNAL,
     process::INERT,

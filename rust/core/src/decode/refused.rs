@@ -36,6 +36,16 @@ impl Refused {
         }))
     }
 
+    /// Creates the refusal of each record of a schema that cannot be used.
+    #[cold]
+    pub fn from_schema(error: SinkError) -> Self {
+        let mut message = error.message().to_owned();
+        for (name, value) in error.context() {
+            message.push_str(&format!(" ({name} `{value}`)"));
+        }
+        Refused::new(error.code(), message)
+    }
+
     /// Creates the refusal of a value by a plan that is wrong.
     #[cold]
     pub fn internal() -> Self {
@@ -46,6 +56,15 @@ impl Refused {
     #[must_use]
     pub fn at(mut self, byte: usize) -> Self {
         self.0.at.get_or_insert(byte);
+        self
+    }
+
+    /// Counts its byte from `bytes` before, where a frame begins.
+    #[must_use]
+    pub fn shifted(mut self, bytes: usize) -> Self {
+        if let Some(at) = &mut self.0.at {
+            *at = at.saturating_add(bytes);
+        }
         self
     }
 

@@ -163,11 +163,14 @@ fn semantic_type(semantic: Semantic, rules: TypeRules) -> Option<Primitive> {
             Primitive::Time
         }
         Semantic::EpochNano if rules.nanoseconds => Primitive::TimestampNs,
+        Semantic::InstantNano if rules.nanoseconds => Primitive::TimestamptzNs,
         Semantic::EpochMilli
         | Semantic::EpochMicro
         | Semantic::EpochNano
         | Semantic::TimestampText => Primitive::Timestamp,
-        Semantic::ZonedTimestampText => Primitive::Timestamptz,
+        Semantic::ZonedTimestampText | Semantic::InstantMicro | Semantic::InstantNano => {
+            Primitive::Timestamptz
+        }
         Semantic::UuidText => Primitive::Uuid,
         Semantic::VariableScaleDecimal => Primitive::String,
         Semantic::Plain | Semantic::Schemaless | Semantic::TemporalParts | Semantic::Geometry => {
