@@ -13,6 +13,7 @@
 
 pub mod catalog;
 pub mod columns;
+pub mod format;
 pub mod keys;
 pub mod layout;
 pub mod partition;
@@ -36,6 +37,7 @@ mod tests;
 
 pub use catalog::{CatalogConfig, CatalogKind};
 pub use columns::{ColumnConfig, HashSalt};
+pub use format::{DataFormat, Formats};
 pub use layout::{LayoutConfig, SpecPolicy};
 pub use legacy::submitted;
 pub use partition::PartitionTerm;

@@ -2,7 +2,7 @@
 //!
 //! `batch` takes the rows of frames and gives record batches, `follow` says what the table lacks for
 //! them; `column` and `primitive` hold the columns under construction, `fast` copies whole columns
-//! that need no conversion; `scalar` says what each column type takes, with `number`, `decimal`,
+//! that need no conversion, `maps` takes records without a schema that lie in columns; `scalar` says what each column type takes, with `number`, `decimal`,
 //! `temporal`, `geometry` and `json` below it; `shape` is what is worked out once per source schema.
 //!
 //! Architecture Invariant: no value changes silently. A value that a column cannot hold exactly is
@@ -16,6 +16,7 @@ mod fast;
 mod follow;
 pub mod geometry;
 pub mod json;
+mod maps;
 mod masked;
 pub mod misfit;
 pub mod number;

@@ -18,6 +18,11 @@ pub mod avro;
 pub(crate) mod bytes;
 pub mod columns;
 pub mod confluent;
+mod envelope;
+pub mod frames;
+pub(crate) mod json;
+pub mod json_schema;
+mod maps;
 pub mod protobuf;
 pub mod refused;
 pub mod registered;
@@ -28,6 +33,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use columns::{Budget, ColumnBuilder, ColumnsBuilder};
+pub use frames::{FrameDecoder, Side};
 pub use refused::Refused;
 
 use crate::error::Result as SinkResult;
@@ -50,11 +56,15 @@ pub struct Raw<'a> {
 /// Where the data of one record are and by what schema they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// Which schema: the number of [`Format::schema`]. The same for records that have the same schema.
+    /// Which schema: the number of [`Format::schema`], or [`SCHEMALESS`]. The same for records that
+    /// have the same schema; never used again for another one.
     pub schema: usize,
     /// Where the data lie in the bytes.
     pub data: Range<usize>,
 }
+
+/// The number of values that have no schema: they are JSON.
+pub const SCHEMALESS: usize = usize::MAX;
 
 /// How bytes of one format become values of a schema.
 ///

@@ -12,11 +12,13 @@
 pub mod column;
 pub mod effects;
 pub mod frame;
+pub mod maps;
 pub(crate) mod read;
 pub mod request;
 pub mod schema;
 mod string_map;
 pub(crate) mod tagged;
+pub(crate) mod tagged_build;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -28,7 +30,8 @@ pub use column::{ColumnData, SourceColumn};
 pub use effects::{
     Effects, FrameParts, LogLevel, ParkedError, Rejected, ValidationLevel, encode_validation,
 };
-pub use frame::{Frame, Run};
+pub use frame::{Decoded, Frame, Part, Run, TaggedValues};
+pub use maps::{MapColumn, MapRows};
 pub use request::{ChannelRecord, Request};
 pub use schema::{LogicalType, SchemaRegistry, SourceField, SourceKind, SourceSchema};
 pub use string_map::decode_string_map;

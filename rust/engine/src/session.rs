@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  TICK    a put begins: outcomes of commits, rewinds, seals that are due, back-pressure
-//!  put     one frame: decode → read → route → convert → (8,192 rows) → partition → Parquet
+//!  put     one frame: decode → new rows → (bytes → values) → route → convert → (8,192 rows) → partition → Parquet
 //!  control assign, revoke, preCommit
 //! ```
 //!
@@ -13,6 +13,7 @@
 
 mod backpressure;
 mod creation;
+mod decoding;
 mod delivery;
 mod loading;
 mod masking;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
+use frazil_core::decode::FrameDecoder;
 use frazil_core::limits;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
@@ -43,6 +45,7 @@ use crate::catalog::{self, Catalog};
 use crate::failpoint;
 use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
+use crate::registry::Registry;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
 pub(crate) use open::converter;
@@ -87,6 +90,10 @@ struct Inner {
     context: SessionContext,
     hub: Arc<Hub>,
     schemas: SchemaRegistry,
+    /// Reads what Connect hands through as bytes.
+    decoder: Option<FrameDecoder>,
+    /// Where the schemas are that records name.
+    registry: Option<Registry>,
     /// Decides everything about offsets.
     machine: TaskMachine,
     tables: Vec<TableSlot>,
@@ -116,7 +123,8 @@ impl Session {
             }
             Ok(catalog)
         })?;
-        let inner = Inner::new(config, runtime, catalog);
+        let registry = config.registry.as_ref().map(Registry::open).transpose()?;
+        let inner = Inner::new(config, runtime, catalog, registry);
         tracing::info!(connector = %inner.config.connector, task = inner.config.task,
             session = %inner.machine.session(), wid = %inner.config.wid, "task started");
         Ok(Arc::new(Session {
@@ -196,7 +204,12 @@ impl Session {
 }
 
 impl Inner {
-    fn new(config: Arc<SinkConfig>, runtime: Arc<Runtime>, catalog: Arc<dyn Catalog>) -> Inner {
+    fn new(
+        config: Arc<SinkConfig>,
+        runtime: Arc<Runtime>,
+        catalog: Arc<dyn Catalog>,
+        registry: Option<Registry>,
+    ) -> Inner {
         let hub = Hub::join(HubConfig::of(&config), &runtime, Arc::clone(&catalog));
         let (sender, outcomes) = mpsc::unbounded_channel();
         let session = Uuid::now_v7();
@@ -224,6 +237,8 @@ impl Inner {
             machine: TaskMachine::new(task_settings(&config), session),
             back_pressure: BackPressure::new(config.memory_bytes_max),
             routes: Routes::new(&config.routes),
+            decoder: decoding::decoder(&config),
+            registry,
             config,
             context,
             hub,

@@ -4,6 +4,7 @@
 use self::Importance::Low;
 
 mod catalog;
+mod formats;
 mod framework;
 mod layout;
 mod legacy;
@@ -124,6 +125,7 @@ pub const GROUPS: &[Group] = &[
     passed::TABLE_PROPERTIES,
     passed::KAFKA,
     registry::REGISTRY,
+    formats::DECODING,
     process::PROCESS,
     process::INTERNAL,
     process::INERT,

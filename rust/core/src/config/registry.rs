@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::format::{DataFormat, Formats};
 use super::reader::Reader;
 use crate::decode::confluent::Part;
 use crate::decode::registered::IdPlace;
@@ -24,7 +25,7 @@ const WITHOUT_URL: [&str; 6] = [
 ];
 
 /// How a schema registry is reached.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RegistryConfig {
     /// Addresses of one registry, without user and password.
     pub urls: Vec<String>,
@@ -40,6 +41,20 @@ pub struct RegistryConfig {
     pub latest_ttl: Duration,
     /// How long an unknown id counts.
     pub missing_ttl: Duration,
+    /// Where values name their schema.
+    pub value_id: IdPlace,
+    /// Where keys name their schema.
+    pub key_id: IdPlace,
+}
+
+impl RegistryConfig {
+    /// Tells whether schema ids may be in headers.
+    pub fn reads_headers(&self, formats: Formats) -> bool {
+        let in_headers = |format: DataFormat, place: &IdPlace| {
+            format.is_registered() && *place == IdPlace::HeaderOrFrame
+        };
+        in_headers(formats.value, &self.value_id) || in_headers(formats.key, &self.key_id)
+    }
 }
 
 /// It holds secrets.
@@ -51,9 +66,11 @@ impl std::fmt::Debug for RegistryConfig {
     }
 }
 
-/// Reads the registry's keys; `needed` when a format needs one. `None` when there is none, or when
-/// what stands there is wrong, which is reported.
-pub(super) fn read(reader: &mut Reader<'_>, needed: bool) -> Option<RegistryConfig> {
+/// Reads the registry's keys. `None` when no format needs one, or when what stands there is wrong,
+/// which is reported.
+pub(super) fn read(reader: &mut Reader<'_>, formats: Formats) -> Option<RegistryConfig> {
+    judge_places(reader, formats);
+    let needed = formats.value.is_registered() || formats.key.is_registered();
     let urls = reader.list(URL);
     if urls.is_empty() {
         if needed && !reader.has(URL) {
@@ -75,6 +92,7 @@ pub(super) fn read(reader: &mut Reader<'_>, needed: bool) -> Option<RegistryConf
             "has no effect: neither `frazil.value.format` nor `frazil.key.format` needs a schema \
              registry",
         );
+        return None;
     }
     let mut fine = true;
     for url in &urls {
@@ -105,6 +123,8 @@ pub(super) fn read(reader: &mut Reader<'_>, needed: bool) -> Option<RegistryConf
         keystore: reader.word(KEYSTORE).map(str::to_owned),
         latest_ttl: seconds(reader, LATEST_TTL)?,
         missing_ttl: seconds(reader, MISSING_TTL)?,
+        value_id: id_place(reader, Part::Value),
+        key_id: id_place(reader, Part::Key),
     })
 }
 
@@ -130,8 +150,22 @@ fn check_url(url: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Warns of places for a side that names no schema.
+fn judge_places(reader: &mut Reader<'_>, formats: Formats) {
+    for (side, format) in [("value", formats.value), ("key", formats.key)] {
+        for own in ["id", "subject"] {
+            let key = format!("frazil.{side}.schema.{own}");
+            if reader.has(&key) && !format.is_registered() {
+                let message =
+                    format!("has no effect: `frazil.{side}.format` needs no schema registry");
+                reader.warn(&key, message);
+            }
+        }
+    }
+}
+
 /// Reads where values or keys name their schema.
-pub(super) fn id_place(reader: &Reader<'_>, part: Part) -> IdPlace {
+fn id_place(reader: &Reader<'_>, part: Part) -> IdPlace {
     let (id, subject) = match part {
         Part::Value => ("frazil.value.schema.id", "frazil.value.schema.subject"),
         Part::Key => ("frazil.key.schema.id", "frazil.key.schema.subject"),
@@ -153,6 +187,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::decode::registered::RegisteredKind;
 
     fn read_all(pairs: &[(&str, &str)], needed: bool) -> (Option<RegistryConfig>, Vec<String>) {
         let values: BTreeMap<String, String> = pairs
@@ -160,7 +195,14 @@ mod tests {
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
         let mut reader = Reader::new(&values);
-        let config = read(&mut reader, needed);
+        let formats = Formats {
+            value: match needed {
+                true => DataFormat::Registered(RegisteredKind::Avro),
+                false => DataFormat::Json,
+            },
+            key: DataFormat::Connect,
+        };
+        let config = read(&mut reader, formats);
         let problems = reader.problems.iter();
         let problems = problems.map(|p| format!("{}: {}", p.key, p.message));
         (config, problems.collect())
@@ -214,7 +256,9 @@ mod tests {
         }
         let (_, problems) = read_all(&[(USER_INFO, "a:b")], false);
         assert!(problems[0].contains("has no effect without"));
-        let (_, problems) = read_all(&[(URL, "http://a")], false);
+        let (config, problems) = read_all(&[(URL, "http://a")], false);
+        assert!(config.is_none() && problems[0].contains("has no effect"));
+        let (_, problems) = read_all(&[("frazil.value.schema.id", "frame")], false);
         assert!(problems[0].contains("has no effect"));
     }
 

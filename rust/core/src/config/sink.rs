@@ -6,11 +6,13 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::catalog::{self, CatalogConfig};
+use super::format::{self, Formats};
 use super::framework;
 use super::kafka;
 use super::legacy;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
+use super::registry::{self, RegistryConfig};
 use super::routing::{self, DynamicTables};
 use super::table::{self, TableConfig};
 use crate::commit::action::RollbackPolicy;
@@ -53,6 +55,10 @@ pub struct SinkConfig {
     pub dynamic: Option<DynamicTables>,
     /// The column of values that are neither structs nor maps; without it they are errors.
     pub value_column: Option<String>,
+    /// What the bytes of values and keys are.
+    pub formats: Formats,
+    /// Where their schemas are, when they name any.
+    pub registry: Option<RegistryConfig>,
     /// Whether every table skips records without a value.
     pub skips_nulls: bool,
     /// What frames have to hold of records beside their values.
@@ -180,6 +186,15 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
     let routes = Arc::new(routing::read(reader, &tables));
     let dynamic = routing::dynamic_tables(reader, &routes);
     let parts = frame_parts(reader, &routes);
+    let formats = format::read(reader, parts);
+    let registry = registry::read(reader, formats);
+    let parts = FrameParts {
+        headers: parts.headers
+            || registry
+                .as_ref()
+                .is_some_and(|it| it.reads_headers(formats)),
+        ..parts
+    };
     let skips_nulls = reader.values().iter().all(|(key, value)| {
         !key.ends_with(".null-value-behavior") || value.trim().eq_ignore_ascii_case("skip")
     });
@@ -222,6 +237,8 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
         value_column: reader
             .word("iceberg.tables.value-column")
             .map(str::to_owned),
+        formats,
+        registry,
         skips_nulls,
         parts,
         control: read_control(reader)?,
@@ -360,6 +377,8 @@ fn the_keys_read_here_are_in_the_table() {
     for name in [
         "name",
         "iceberg.tables.value-column",
+        "frazil.value.format",
+        "frazil.key.format",
         "tasks.max",
         "errors.tolerance",
         "errors.deadletterqueue.topic.name",

@@ -10,6 +10,7 @@ use crate::error::ErrorKind;
 
 mod control;
 mod evolution;
+mod formats;
 mod framework;
 mod migration;
 mod passed;

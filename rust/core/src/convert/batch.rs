@@ -59,8 +59,8 @@ pub struct TableConverter {
     pub(super) evolution_rules: EvolutionRules,
     /// Finds what asks for a change of the table; `None` when nothing can.
     pub(super) probe: Option<Probe>,
-    table: StructSlots,
-    metadata: Vec<Option<MetadataColumn>>,
+    pub(super) table: StructSlots,
+    pub(super) metadata: Vec<Option<MetadataColumn>>,
     /// By value schema id; 0 is the plan of values without a schema.
     plans: BTreeMap<u32, Plan>,
     /// By value schema id.
@@ -82,7 +82,7 @@ pub struct Stop {
 }
 
 /// The first misfit of each row of one call.
-struct Outcome {
+pub(super) struct Outcome {
     misfits: Vec<(usize, Misfit)>,
     bad: Vec<bool>,
 }
@@ -95,11 +95,11 @@ impl Outcome {
         }
     }
 
-    fn is_bad(&self, index: usize) -> bool {
+    pub(super) fn is_bad(&self, index: usize) -> bool {
         self.bad.get(index).copied().unwrap_or(true)
     }
 
-    fn note(&mut self, index: usize, outcome: Result<(), Misfit>) {
+    pub(super) fn note(&mut self, index: usize, outcome: Result<(), Misfit>) {
         let Err(misfit) = outcome else {
             return;
         };
@@ -214,7 +214,15 @@ impl TableConverter {
             }
             // A frame of nothing but tombstones has no columns.
             (Plan::Columns(_), None) => self.append_values(frame, &[], rows, &mut outcome),
-            (Plan::Entries(shapes), _) => self.append_values(frame, &shapes, rows, &mut outcome),
+            (Plan::Entries(shapes), _) => {
+                let done = match frame.maps() {
+                    Some(maps) => self.append_maps(maps, rows, &mut outcome),
+                    None => false,
+                };
+                if !done {
+                    self.append_values(frame, &shapes, rows, &mut outcome);
+                }
+            }
         }
         self.append_metadata(frame, rows, &mut outcome)?;
         outcome.misfits.sort_by_key(|(index, _)| *index);
@@ -440,7 +448,7 @@ impl TableConverter {
     }
 }
 
-fn rules(options: &ConvertOptions) -> Rules<'_> {
+pub(super) fn rules(options: &ConvertOptions) -> Rules<'_> {
     Rules {
         case_insensitive: options.case_insensitive,
         aliases: &options.facts.aliases,

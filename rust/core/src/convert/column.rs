@@ -96,6 +96,11 @@ impl Column {
         self.required
     }
 
+    /// Tells whether a record without the field is as one whose field is null.
+    pub(super) fn missing_is_null(&self) -> bool {
+        self.default.is_none()
+    }
+
     /// Returns the number of slots.
     pub(super) fn len(&self) -> usize {
         self.validity.len()

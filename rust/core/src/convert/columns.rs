@@ -26,6 +26,8 @@ use crate::error::{Result, SinkError};
 use crate::schema::semantic::Semantic;
 use crate::wire::column::span;
 use crate::wire::read::offset_at;
+use crate::wire::tagged::Context;
+use crate::wire::tagged_build::TaggedBuilder;
 use crate::wire::{Cell, ColumnData, Frame, SourceColumn, SourceField, SourceKind, SourceSchema};
 
 /// One step of the paths that rules name.
@@ -172,6 +174,27 @@ impl ColumnRules {
             tagged: None,
             refused: BTreeMap::new(),
         };
+        if let Some(maps) = frame.maps() {
+            let wanted = Wanted::of(frame.rows(), rows);
+            let (mut values, mut text) = (TaggedBuilder::default(), String::new());
+            for row in 0..frame.rows() {
+                if wanted.owner(row).is_some() {
+                    values.cell(maps.record(row), &mut text);
+                }
+                values.end_row();
+            }
+            let context = Context {
+                text: &text,
+                names: Vec::new(),
+            };
+            masked.tagged = Some(masked::rewrite(
+                &mut self.judge(),
+                (&values.rows(), &context),
+                &wanted,
+                &mut masked.refused,
+            )?);
+            return Ok(masked);
+        }
         if let Some((values, context)) = frame.tagged() {
             let wanted = Wanted::of(frame.rows(), rows);
             masked.tagged = Some(masked::rewrite(

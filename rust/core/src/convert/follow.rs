@@ -29,6 +29,11 @@ impl TableConverter {
         if self.options.evolution == EvolutionMode::Off {
             return None;
         }
+        if let (Some(maps), Some(probe)) = (frame.maps(), &self.probe)
+            && probe.is_settled_for(maps)
+        {
+            return None;
+        }
         let compared = self.comparison(frame);
         let of_schema = match &compared {
             Some(compared) if compared.evolution.is_empty() && !compared.by_value => return None,

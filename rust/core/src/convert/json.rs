@@ -62,6 +62,7 @@ pub fn write(
         | Value::Float(_)
         | Value::Double(_)
         | Value::Decimal(_)
+        | Value::Number(_)
         | Value::WideDecimal { .. } => scalar::write_text(value, out)?,
         other => quote(other, out)?,
     }

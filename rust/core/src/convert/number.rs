@@ -78,6 +78,17 @@ pub fn f64_to_f32(value: f64) -> Result<f32, Reason> {
     }
 }
 
+/// Returns the double that is nearest to `value`: what a text with these digits means where doubles
+/// are read.
+pub fn nearest_f64(value: Decimal) -> Result<f64, Reason> {
+    let text = format!("{}e{}", value.unscaled, -i64::from(value.scale));
+    match text.parse() {
+        Ok(double) if f64::is_finite(double) => Ok(double),
+        Ok(_) => Err(Reason::OutOfRange),
+        Err(_) => Err(Reason::Malformed),
+    }
+}
+
 /// Returns the double whose shortest decimal text is the same number as `value`.
 pub fn decimal_to_f64(value: Decimal) -> Result<f64, Reason> {
     let text = format!("{}e{}", value.unscaled, -i64::from(value.scale));
@@ -178,7 +189,7 @@ pub fn write_f32(value: f32, out: &mut String) {
 }
 
 /// Tells whether both are the same number, whatever their scales.
-fn same_number(left: Decimal, right: Decimal) -> bool {
+pub fn same_number(left: Decimal, right: Decimal) -> bool {
     if left.scale >= right.scale {
         right.rescale(left.scale) == Ok(left.unscaled)
             || left.rescale(right.scale) == Ok(right.unscaled)

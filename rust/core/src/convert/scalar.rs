@@ -37,7 +37,7 @@ pub fn to_i64(value: Value<'_>) -> Result<i64, Reason> {
         Value::Float(value) => number::f64_to_i64(f64::from(value)),
         Value::Double(value) => number::f64_to_i64(value),
         Value::Text(text) => number::parse_i64(text),
-        Value::Decimal(value) => value.to_i64(),
+        Value::Decimal(value) | Value::Number(value) => value.to_i64(),
         Value::Date { days } => Ok(i64::from(days)),
         Value::Time { raw, .. } | Value::Timestamp { raw, .. } => raw.ok_or(Reason::PrecisionLoss),
         Value::WideDecimal { .. } => Err(Reason::OutOfRange),
@@ -58,6 +58,7 @@ pub fn to_f64(value: Value<'_>) -> Result<f64, Reason> {
         Value::Double(value) => Ok(value),
         Value::Text(text) => number::parse_f64(text),
         Value::Decimal(value) => number::decimal_to_f64(value),
+        Value::Number(value) => number::nearest_f64(value),
         // A double has no more than 17 digits that count.
         Value::WideDecimal { .. } => Err(Reason::PrecisionLoss),
         _ => Err(Reason::NotConvertible),
@@ -72,6 +73,7 @@ pub fn to_f32(value: Value<'_>) -> Result<f32, Reason> {
         Value::Double(value) => number::f64_to_f32(value),
         Value::Text(text) => number::parse_f32(text),
         Value::Decimal(value) => number::decimal_to_f32(value),
+        Value::Number(value) => number::f64_to_f32(number::nearest_f64(value)?),
         Value::WideDecimal { .. } => Err(Reason::PrecisionLoss),
         _ => Err(Reason::NotConvertible),
     }
@@ -87,7 +89,7 @@ pub fn to_decimal(value: Value<'_>, precision: u32, scale: u32) -> Result<i128, 
         Value::Float(value) => number::f32_to_decimal(value)?,
         Value::Double(value) => number::f64_to_decimal(value)?,
         Value::Text(text) => Decimal::parse(text)?,
-        Value::Decimal(value) => value,
+        Value::Decimal(value) | Value::Number(value) => value,
         Value::WideDecimal { .. } => return Err(Reason::OutOfRange),
         _ => return Err(Reason::NotConvertible),
     };
@@ -101,6 +103,7 @@ fn not_temporal(value: Value<'_>) -> Reason {
         | Value::Float(_)
         | Value::Double(_)
         | Value::Decimal(_)
+        | Value::Number(_)
         | Value::WideDecimal { .. } => Reason::UnitUnknown,
         _ => Reason::NotConvertible,
     }
@@ -188,7 +191,7 @@ pub fn write_text(value: Value<'_>, out: &mut String) -> Result<(), Reason> {
         Value::Text(text) | Value::BareText(text) => out.push_str(text),
         Value::Bytes(bytes) => BASE64.encode_string(bytes, out),
         Value::Uuid(bytes) => write_uuid(bytes, out)?,
-        Value::Decimal(value) => value.write_plain(out),
+        Value::Decimal(value) | Value::Number(value) => value.write_plain(out),
         Value::WideDecimal { unscaled, scale } => decimal::write_wide(unscaled, scale, out)?,
         Value::Date { days } => temporal::write_date(days, out),
         Value::Time { nanos, .. } => temporal::write_time(time_of_day(nanos)?, out),

@@ -25,6 +25,8 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// An exact decimal number.
     Decimal(Decimal),
+    /// An exact decimal number that stands for the nearest float where one is wanted.
+    Number(Decimal),
     /// A decimal number of more than 128 bits.
     WideDecimal {
         /// Two's complement, big-endian.
@@ -83,6 +85,10 @@ impl<'a> Value<'a> {
             Cell::String(value) => Value::Text(value),
             Cell::Bytes(value) => Value::Bytes(value),
             Cell::Decimal { unscaled, scale } => decimal(unscaled, scale),
+            Cell::Number { unscaled, scale } => Value::Number(Decimal {
+                unscaled: i128::from(unscaled),
+                scale,
+            }),
             Cell::Date { days } => Value::Date { days },
             Cell::Time { ms } => time(i64::from(ms), NANOS_PER_MILLI),
             Cell::Timestamp { ms } => Value::Timestamp {

@@ -306,6 +306,11 @@ impl ColumnBuilder {
         self.null();
     }
 
+    /// Begins a list or map again that is not ended.
+    pub fn restart(&mut self) {
+        self.drop_unfinished();
+    }
+
     fn drop_unfinished(&mut self) {
         match &mut self.data {
             Data::List(offsets, elements) => elements.truncate(last(offsets)),
@@ -593,7 +598,9 @@ impl ColumnBuilder {
                 }
                 self.end_struct();
             }
-            Cell::ClockTime { .. } | Cell::Moment { .. } | Cell::Uuid(_) => self.misplaced(),
+            Cell::ClockTime { .. } | Cell::Moment { .. } | Cell::Uuid(_) | Cell::Number { .. } => {
+                self.misplaced();
+            }
         }
         Ok(())
     }

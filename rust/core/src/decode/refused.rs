@@ -59,12 +59,10 @@ impl Refused {
         self
     }
 
-    /// Counts its byte from `bytes` before, where a frame begins.
+    /// Says that the bytes it counts begin behind `bytes` others.
     #[must_use]
-    pub fn shifted(mut self, bytes: usize) -> Self {
-        if let Some(at) = &mut self.0.at {
-            *at = at.saturating_add(bytes);
-        }
+    pub fn behind(mut self, bytes: usize) -> Self {
+        self.0.at = self.0.at.map(|at| at.saturating_add(bytes));
         self
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::avro::AvroDecoder;
 use super::confluent::{self, Framed, Part, SchemaKey};
+use super::json_schema::JsonSchemaDecoder;
 use super::protobuf::ProtobufDecoder;
 use super::refused::Refused;
 use super::{ColumnsBuilder, Format, Opened, Raw};
@@ -24,6 +25,8 @@ pub enum RegisteredKind {
     Avro,
     /// Protobuf, with Confluent's message indexes.
     Protobuf,
+    /// JSON by a JSON Schema.
+    JsonSchema,
 }
 
 impl RegisteredKind {
@@ -32,6 +35,7 @@ impl RegisteredKind {
         match self {
             RegisteredKind::Avro => "AVRO",
             RegisteredKind::Protobuf => "PROTOBUF",
+            RegisteredKind::JsonSchema => "JSON",
         }
     }
 }
@@ -95,6 +99,7 @@ enum Known {
 enum Decoder {
     Avro(AvroDecoder),
     Protobuf(ProtobufDecoder),
+    Json(JsonSchemaDecoder),
 }
 
 impl Decoder {
@@ -102,6 +107,7 @@ impl Decoder {
         match self {
             Decoder::Avro(decoder) => decoder.schema(),
             Decoder::Protobuf(decoder) => decoder.schema(),
+            Decoder::Json(decoder) => decoder.schema(),
         }
     }
 }
@@ -154,13 +160,13 @@ impl RegisteredFormat {
     fn located<'a>(&self, raw: Raw<'a>) -> Result<Located<'a>, Refused> {
         let framed = self.framed(raw)?;
         let (indexes, body) = match (self.kind, framed.indexes_in) {
-            (RegisteredKind::Avro, _) => (&[][..], framed.body),
+            (RegisteredKind::Avro | RegisteredKind::JsonSchema, _) => (&[][..], framed.body),
             (RegisteredKind::Protobuf, Some(indexes)) => {
                 (confluent::split_indexes(indexes)?.0, framed.body)
             }
             (RegisteredKind::Protobuf, None) => {
                 confluent::split_indexes(framed.body).map_err(|refused| {
-                    refused.shifted(raw.bytes.len().saturating_sub(framed.body.len()))
+                    refused.behind(raw.bytes.len().saturating_sub(framed.body.len()))
                 })?
             }
         };
@@ -224,17 +230,20 @@ impl RegisteredFormat {
             return Err(too_many());
         }
         let references = schema.references.iter();
+        let files: Vec<(&str, &str)> = references
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
         let decoder = match self.kind {
             RegisteredKind::Avro => {
-                let texts: Vec<&str> = references.map(|(_, text)| text.as_str()).collect();
+                let texts: Vec<&str> = files.iter().map(|(_, text)| *text).collect();
                 AvroDecoder::new(&schema.text, &texts).map(Decoder::Avro)
             }
             RegisteredKind::Protobuf => {
-                let files: Vec<(&str, &str)> = references
-                    .map(|(name, text)| (name.as_str(), text.as_str()))
-                    .collect();
                 let indexes = confluent::indexes(indexes)?;
                 ProtobufDecoder::new(&schema.text, &files, &indexes).map(Decoder::Protobuf)
+            }
+            RegisteredKind::JsonSchema => {
+                JsonSchemaDecoder::new(&schema.text, &files).map(Decoder::Json)
             }
         };
         self.decoders.push(decoder.map_err(Refused::from_schema)?);
@@ -281,7 +290,7 @@ impl Format for RegisteredFormat {
                 (Ok(()), RegisteredKind::Protobuf) => {
                     Known::Several(Arc::new(schema), BTreeMap::new())
                 }
-                (Ok(()), RegisteredKind::Avro) => Known::One(self.compile(&schema, &[])),
+                (Ok(()), _) => Known::One(self.compile(&schema, &[])),
             };
             self.known.insert(id.clone(), known);
         }
@@ -316,8 +325,9 @@ impl Format for RegisteredFormat {
         let decoded = match decoder.ok_or_else(Refused::internal)? {
             Decoder::Avro(decoder) => decoder.decode(bytes, column, budget),
             Decoder::Protobuf(decoder) => decoder.decode(bytes, column, budget),
+            Decoder::Json(decoder) => decoder.decode(bytes, column, budget),
         };
-        decoded.map_err(|refused| refused.shifted(opened.data.start))
+        decoded.map_err(|refused| refused.behind(opened.data.start))
     }
 }
 

@@ -278,7 +278,7 @@ fn inferred(value: Cell<'_>, depth: usize) -> Result<Option<Type>> {
         Cell::Null => return Ok(None),
         Cell::Bool(_) => Primitive::Boolean,
         Cell::Int8(_) | Cell::Int16(_) | Cell::Int32(_) | Cell::Int64(_) => Primitive::Long,
-        Cell::Float32(_) | Cell::Float64(_) => Primitive::Double,
+        Cell::Float32(_) | Cell::Float64(_) | Cell::Number { .. } => Primitive::Double,
         Cell::String(_) => Primitive::String,
         Cell::Bytes(_) => Primitive::Binary,
         Cell::Date { .. } => Primitive::Date,

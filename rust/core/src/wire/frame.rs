@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::column::SourceColumn;
+use super::maps::MapRows;
 use super::read::Reader;
 use super::schema::{SourceKind, SourceSchema};
 use super::tagged::{Context, TaggedRows};
@@ -47,7 +48,27 @@ pub struct Run<'a> {
     offsets: Offsets<'a>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    /// Returns the rows of the run from `first` to before `end` of the frame, as a run of a frame
+    /// that begins at `first`; `None` when there are none.
+    fn cut(&self, first: usize, end: usize) -> Option<Run<'a>> {
+        let from = self.first_row.max(first);
+        let to = (self.first_row + self.rows).min(end);
+        let rows = to.checked_sub(from).filter(|rows| *rows > 0)?;
+        let skip = from - self.first_row;
+        let offsets = match &self.offsets {
+            Offsets::Contiguous(_) => Offsets::Contiguous(self.offset(skip)),
+            Offsets::Explicit(offsets) => Offsets::Explicit(offsets.get(skip..skip + rows)?),
+        };
+        Some(Run {
+            partition: self.partition.clone(),
+            first_row: from - first,
+            rows,
+            renamed: self.renamed.clone(),
+            offsets,
+        })
+    }
+
     /// Returns the topic that the records are routed by: as transforms left it.
     pub fn topic(&self) -> &str {
         self.renamed.as_deref().unwrap_or(&self.partition.topic)
@@ -93,7 +114,41 @@ enum Values<'a> {
     /// Nothing but rows, for records that bring no field of their own.
     Empty,
     Columns(SourceColumn<'a>),
-    Tagged(TaggedRows<'a>),
+    /// Values with a tag, and what they point into.
+    Tagged(TaggedRows<'a>, Arc<Context<'a>>),
+    /// Records that a decoder made.
+    Maps(MapRows<'a>),
+}
+
+/// Values or keys that were decoded from bytes.
+#[derive(Debug, Clone)]
+pub enum Decoded<'a> {
+    /// With a schema, which has this id in the session.
+    Columns(u32, SourceColumn<'a>),
+    /// Records without a schema.
+    Maps(MapRows<'a>),
+    /// Values of any type without a schema.
+    Tagged(TaggedValues<'a>),
+    /// No row has a value.
+    Nulls,
+}
+
+/// Values without a schema, each with its tag.
+#[derive(Debug, Clone)]
+pub struct TaggedValues<'a> {
+    pub(crate) rows: TaggedRows<'a>,
+    pub(crate) context: Arc<Context<'a>>,
+}
+
+/// The rows of a frame from `first` on, in place of all.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'p> {
+    /// The first row.
+    pub first: usize,
+    /// The number of rows.
+    pub rows: usize,
+    /// Rows that are not to be looked at: a bitmap as in a frame, of the rows of the part.
+    pub skipped: &'p [u8],
 }
 
 /// A decoded frame. It borrows the bytes and copies none of the values.
@@ -105,7 +160,7 @@ pub struct Frame<'a> {
     runs: Vec<Run<'a>>,
     timestamps: &'a [[u8; 8]],
     skipped: Option<&'a [u8]>,
-    context: Context<'a>,
+    context: Arc<Context<'a>>,
     value: Values<'a>,
     key: Values<'a>,
     headers: Values<'a>,
@@ -144,10 +199,10 @@ impl<'a> Frame<'a> {
             true => Some(reader.take(header.rows.div_ceil(8))?),
             false => None,
         };
-        let context = Context {
+        let context = Arc::new(Context {
             names: decode_names(&mut reader, header.names)?,
             text: reader.text()?,
-        };
+        });
         let rows = header.rows;
         let value = decode_values(
             &mut reader,
@@ -191,7 +246,7 @@ impl<'a> Frame<'a> {
             (Values::None | Values::Empty, _) => false,
             (Values::Columns(_), Some(schema)) => is_record(schema.kind()),
             (Values::Columns(_), None) => false,
-            (Values::Tagged(_), _) => {
+            (Values::Tagged(..) | Values::Maps(_), _) => {
                 (0..self.rows).any(|row| matches!(self.key(row), Cell::Map(_)))
             }
         };
@@ -202,7 +257,7 @@ impl<'a> Frame<'a> {
             runs: self.runs.clone(),
             timestamps: self.timestamps,
             skipped: self.skipped,
-            context: self.context.clone(),
+            context: Arc::clone(&self.context),
             value: match records {
                 true => self.key.clone(),
                 false => Values::Empty,
@@ -262,24 +317,82 @@ impl<'a> Frame<'a> {
         frame
     }
 
-    /// Returns the frame with other values without a schema. `text` begins with all of the frame's
-    /// own texts.
+    /// Returns the frame with other values without a schema. Names stay those of the values that it
+    /// has; `text` begins with all of their texts.
     pub(crate) fn with_tagged<'b>(&self, text: &'b str, rows: TaggedRows<'b>) -> Frame<'b>
     where
         'a: 'b,
     {
+        let names = match &self.value {
+            Values::Tagged(_, context) => context.names.clone(),
+            _ => Vec::new(),
+        };
         let mut frame: Frame<'b> = self.clone();
-        frame.context.text = text;
-        frame.value = Values::Tagged(rows);
+        frame.value = Values::Tagged(rows, Arc::new(Context { text, names }));
         frame
     }
 
     /// Returns the values that have no schema, and what they point into.
     pub(crate) fn tagged(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
         match &self.value {
-            Values::Tagged(rows) => Some((rows, &self.context)),
+            Values::Tagged(rows, context) => Some((rows, context)),
             _ => None,
         }
+    }
+
+    /// Returns the records that a decoder made without a schema.
+    pub fn maps(&self) -> Option<&MapRows<'a>> {
+        match &self.value {
+            Values::Maps(maps) => Some(maps),
+            _ => None,
+        }
+    }
+
+    /// Returns rows of the frame with values, and keys where given, that were decoded from its own;
+    /// `value` and `key` are of the rows of `part`. Keys that have columns have to be given where a
+    /// part is not the whole.
+    pub fn decoded<'b>(
+        &self,
+        part: &Part<'b>,
+        value: Option<Decoded<'b>>,
+        key: Option<Decoded<'b>>,
+        schema: &dyn Fn(u32) -> Option<Arc<SourceSchema>>,
+    ) -> Result<Frame<'b>>
+    where
+        'a: 'b,
+    {
+        let mut frame: Frame<'b> = self.clone();
+        frame.skipped = Some(part.skipped);
+        if let Some(value) = value {
+            (frame.value_schema, frame.value) = decoded_values(value, schema)?;
+        }
+        let decodes_key = key.is_some();
+        if let Some(key) = key {
+            (frame.key_schema, frame.key) = decoded_values(key, schema)?;
+        }
+        if part.first == 0 && part.rows == self.rows {
+            return Ok(frame);
+        }
+        let end = part.first + part.rows;
+        frame.rows = part.rows;
+        frame.timestamps = self.timestamps.get(part.first..end).unwrap_or_default();
+        let runs = self.runs.iter();
+        frame.runs = runs.filter_map(|run| run.cut(part.first, end)).collect();
+        if let Values::Tagged(rows, _) = &mut frame.headers {
+            *rows = rows.slice(part.first, part.rows);
+        }
+        match &mut frame.key {
+            Values::Tagged(rows, _) if !decodes_key => {
+                *rows = rows.slice(part.first, part.rows);
+            }
+            Values::Columns(column) if column.rows() != part.rows => {
+                return Err(SinkError::internal(
+                    "the keys of a part are those of the whole",
+                ));
+            }
+            _ => {}
+        }
+        Ok(frame)
     }
 
     /// Returns the number of records.
@@ -319,7 +432,8 @@ impl<'a> Frame<'a> {
             Values::None => true,
             Values::Empty => false,
             Values::Columns(column) => column.is_null(row),
-            Values::Tagged(tagged) => tagged.is_null(row),
+            Values::Tagged(tagged, _) => tagged.is_null(row),
+            Values::Maps(maps) => maps.is_null(row),
         }
     }
 
@@ -346,7 +460,8 @@ impl<'a> Frame<'a> {
             Values::None => Cell::Null,
             Values::Empty => Cell::Map(MapCell::empty(&self.context)),
             Values::Columns(column) => column.cell(row),
-            Values::Tagged(tagged) => tagged.cell(&self.context, row),
+            Values::Tagged(tagged, context) => tagged.cell(context, row),
+            Values::Maps(maps) => maps.record(row),
         }
     }
 
@@ -378,6 +493,11 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Tells whether there are keys, be they all null.
+    pub fn has_keys(&self) -> bool {
+        !matches!(self.key, Values::None)
+    }
+
     /// Returns the keys as one column, when they have a schema and are not all null.
     pub fn key_column(&self) -> Option<&SourceColumn<'a>> {
         match &self.key {
@@ -394,8 +514,26 @@ impl<'a> Frame<'a> {
 
     /// Returns the interned names that `MapEntry::name_index` counts.
     pub fn names(&self) -> &[&str] {
-        value::names(&self.context)
+        match &self.value {
+            Values::Tagged(_, context) => value::names(context),
+            Values::Maps(maps) => maps.names(),
+            _ => &[],
+        }
     }
+}
+
+type WithSchema<'a> = (Option<(u32, Arc<SourceSchema>)>, Values<'a>);
+
+fn decoded_values<'a>(
+    decoded: Decoded<'a>,
+    schema: &dyn Fn(u32) -> Option<Arc<SourceSchema>>,
+) -> Result<WithSchema<'a>> {
+    Ok(match decoded {
+        Decoded::Columns(id, column) => (find_schema(id, schema)?, Values::Columns(column)),
+        Decoded::Maps(maps) => (None, Values::Maps(maps)),
+        Decoded::Tagged(tagged) => (None, Values::Tagged(tagged.rows, tagged.context)),
+        Decoded::Nulls => (None, Values::None),
+    })
 }
 
 fn decode_header(reader: &mut Reader<'_>, length: usize) -> Result<Header> {
@@ -532,14 +670,17 @@ fn decode_values<'a>(
     mode: u8,
     rows: usize,
     schema: Option<&(u32, Arc<SourceSchema>)>,
-    context: &Context<'a>,
+    context: &Arc<Context<'a>>,
 ) -> Result<Values<'a>> {
     Ok(match (mode, schema) {
         (MODE_NONE, _) => Values::None,
         (MODE_COLUMNS, Some((_, schema))) => {
             Values::Columns(SourceColumn::decode(reader, schema, rows, 1)?)
         }
-        (MODE_TAGGED, None) => Values::Tagged(TaggedRows::decode(reader, rows, context)?),
+        (MODE_TAGGED, None) => {
+            let tagged = TaggedRows::decode(reader, rows, context)?;
+            Values::Tagged(tagged, Arc::clone(context))
+        }
         _ => return Err(reader.corrupt("layout of the values is unknown")),
     })
 }

@@ -34,6 +34,8 @@ pub(crate) const CLOCK_TIME: u8 = 18;
 pub(crate) const LOCAL: u8 = 19;
 pub(crate) const INSTANT: u8 = 20;
 pub(crate) const UUID: u8 = 21;
+/// A decimal number of at most 17 digits; only in what a decoder of this library made.
+pub(crate) const NUMBER: u8 = 22;
 
 /// What tagged values of one frame point into.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +71,17 @@ impl<'a> TaggedRows<'a> {
     /// Makes rows of values that were taken from rows that are checked.
     pub(crate) fn of(offsets: &'a [[u8; 4]], data: &'a [u8]) -> Self {
         TaggedRows { offsets, data }
+    }
+
+    /// Returns `rows` of these from `first` on.
+    pub(crate) fn slice(&self, first: usize, rows: usize) -> Self {
+        let offsets = self
+            .offsets
+            .get(first..first.saturating_add(rows).saturating_add(1));
+        TaggedRows {
+            offsets: offsets.unwrap_or_default(),
+            data: self.data,
+        }
     }
 
     /// Returns the bytes of one row's value, `None` past the last row.
@@ -118,7 +131,7 @@ pub(crate) struct TaggedItems<'a> {
 }
 
 impl<'a> TaggedItems<'a> {
-    pub(crate) fn empty(context: &'a Context<'a>) -> Self {
+    pub(crate) const fn empty(context: &'a Context<'a>) -> Self {
         TaggedItems {
             context,
             items: &[],
@@ -207,6 +220,10 @@ fn value<'c, 'a: 'c>(reader: &mut Reader<'a>, context: &'c Context<'a>) -> Resul
             zoned: tag == INSTANT,
         },
         UUID => Cell::Uuid(reader.take(16)?),
+        NUMBER => Cell::Number {
+            unscaled: reader.i64()?,
+            scale: reader.i32()?,
+        },
         LIST => Cell::Array(ArrayCell::of_tagged(items(reader, context, 1)?)),
         MAP => Cell::Map(MapCell::of_tagged(items(reader, context, 2)?)),
         NAME => {

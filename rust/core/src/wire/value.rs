@@ -5,6 +5,7 @@
 //! `Timestamp`, and a name that a schemaless map repeats arrives as the same `&str`.
 
 use super::column::SourceColumn;
+use super::maps::MapRows;
 use super::schema::{SourceField, SourceSchema};
 use super::tagged::{Context, TaggedItems};
 
@@ -35,6 +36,13 @@ pub enum Cell<'a> {
     Decimal {
         /// Two's complement, big-endian, at least one byte.
         unscaled: &'a [u8],
+        /// Digits after the point; may be negative.
+        scale: i32,
+    },
+    /// A number of a text such as JSON, exact, that a 64-bit float would hold with other digits.
+    Number {
+        /// The digits with their sign, at most 17.
+        unscaled: i64,
         /// Digits after the point; may be negative.
         scale: i32,
     },
@@ -97,6 +105,7 @@ impl Cell<'_> {
             Cell::String(_) => "string",
             Cell::Bytes(_) => "bytes",
             Cell::Decimal { .. } => "decimal",
+            Cell::Number { .. } => "number",
             Cell::Date { .. } => "date",
             Cell::Time { .. } => "time",
             Cell::Timestamp { .. } => "timestamp",
@@ -113,8 +122,17 @@ impl Cell<'_> {
 /// Where the items of a list or map lie.
 #[derive(Debug, Clone, Copy)]
 enum Items<'a, C> {
-    Columns { of: C, start: usize, len: usize },
+    Columns {
+        of: C,
+        start: usize,
+        len: usize,
+    },
     Tagged(TaggedItems<'a>),
+    /// The fields of one row that has a column for each; of maps only.
+    Row {
+        of: &'a MapRows<'a>,
+        row: usize,
+    },
 }
 
 /// A list. Prefer `iter`: `get` of a schemaless list walks the items before it.
@@ -135,6 +153,7 @@ impl<'a> ArrayCell<'a> {
         match &self.0 {
             Items::Columns { len, .. } => *len,
             Items::Tagged(items) => items.len(),
+            Items::Row { .. } => 0,
         }
     }
 
@@ -167,6 +186,7 @@ impl<'a> ArrayCell<'a> {
                 _ if index >= end => None,
                 Items::Columns { of, start, .. } => Some(of.cell(*start + index)),
                 Items::Tagged(tagged) => tagged.next_value(),
+                Items::Row { .. } => None,
             }
         })
     }
@@ -175,7 +195,7 @@ impl<'a> ArrayCell<'a> {
     pub fn element_schema(&self) -> Option<&'a SourceSchema> {
         match self.0 {
             Items::Columns { of, .. } => Some(of.schema()),
-            Items::Tagged(_) => None,
+            Items::Tagged(_) | Items::Row { .. } => None,
         }
     }
 }
@@ -213,11 +233,16 @@ impl<'a> MapCell<'a> {
         MapCell(Items::Tagged(items))
     }
 
+    pub(crate) fn of_row(of: &'a MapRows<'a>, row: usize) -> Self {
+        MapCell(Items::Row { of, row })
+    }
+
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match &self.0 {
             Items::Columns { len, .. } => *len,
             Items::Tagged(items) => items.len(),
+            Items::Row { of, row } => of.count(*row),
         }
     }
 
@@ -236,11 +261,19 @@ impl<'a> MapCell<'a> {
     pub fn entries(&self) -> impl Iterator<Item = MapEntry<'a>> + use<'a> {
         let mut items = *self;
         let mut next = 0;
-        let end = self.len();
+        let end = match &self.0 {
+            Items::Row { of, .. } => of.columns().len(),
+            _ => self.len(),
+        };
         std::iter::from_fn(move || {
             let index = next;
             next += 1;
             match &mut items.0 {
+                Items::Row { of, row } => {
+                    let entry = of.next_entry(*row, index)?;
+                    next = entry.name_index.map_or(end, |index| index + 1);
+                    Some(entry)
+                }
                 _ if index >= end => None,
                 Items::Columns { of, start, .. } => Some(MapEntry {
                     key: of.0.cell(*start + index),
@@ -262,7 +295,7 @@ impl<'a> MapCell<'a> {
     pub fn entry_schemas(&self) -> Option<(&'a SourceSchema, &'a SourceSchema)> {
         match self.0 {
             Items::Columns { of, .. } => Some((of.0.schema(), of.1.schema())),
-            Items::Tagged(_) => None,
+            Items::Tagged(_) | Items::Row { .. } => None,
         }
     }
 }

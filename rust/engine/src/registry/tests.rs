@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use frazil_core::decode::registered::IdPlace;
+
 use super::*;
 use crate::test_server::{Request, Response, Server};
 
@@ -15,6 +17,8 @@ fn config(url: &str) -> RegistryConfig {
         keystore: None,
         latest_ttl: Duration::from_secs(60),
         missing_ttl: Duration::from_secs(60),
+        value_id: IdPlace::HeaderOrFrame,
+        key_id: IdPlace::HeaderOrFrame,
     }
 }
 

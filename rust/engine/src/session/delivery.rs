@@ -24,10 +24,6 @@ impl Inner {
             let schemas = &self.schemas;
             Frame::decode(bytes, &|id| schemas.get(id))?
         };
-        let frame = match &self.config.value_column {
-            Some(name) => frame.with_values_in(name),
-            None => frame,
-        };
         if frame.rows() == 0 {
             return Ok(effects);
         }
@@ -49,17 +45,14 @@ impl Inner {
 
     fn take(&mut self, frame: &Frame<'_>, effects: &mut Effects) -> Result<()> {
         self.make_room()?;
-        let (rows, nulls) = new_rows(&self.machine, frame);
-        let shares = self.shares(frame, &rows, &nulls)?;
-        let keys = (!shares.key_rows.is_empty()).then(|| frame.keys_as_values());
-        self.prepare(frame, &shares.rows)?;
-        if let Some(keys) = &keys {
-            self.prepare(keys, &shares.key_rows)?;
-        }
-        if let Err(error) = self.append(frame, keys.as_ref(), shares, effects) {
-            // One table may have rows of the frame that another has not.
-            self.machine.spoil_all();
-            return Err(error);
+        let new = new_rows(&self.machine, frame);
+        match self.decoder.take() {
+            None => self.take_rows(frame.clone(), Taken::all(&new), effects)?,
+            Some(mut decoder) => {
+                let taken = self.take_decoded(&mut decoder, frame, &new, effects);
+                self.decoder = Some(decoder);
+                taken?;
+            }
         }
         failpoint::cut("session.after-append");
         for run in frame.runs() {
@@ -69,6 +62,33 @@ impl Inner {
             self.machine.read(&run.partition, offsets, newest_ms);
         }
         Ok(())
+    }
+
+    /// Takes those rows of a frame whose values are known. Their offsets are not read yet.
+    pub(super) fn take_rows(
+        &mut self,
+        frame: Frame<'_>,
+        taken: Taken<'_>,
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let frame = &match &self.config.value_column {
+            Some(name) => frame.with_values_in(name),
+            None => frame,
+        };
+        let (rows, nulls) = taken.rows(frame);
+        let mut shares = self.shares(frame, &rows, &nulls)?;
+        shares.refused.extend(taken.refused);
+        let keys = (!shares.key_rows.is_empty()).then(|| frame.keys_as_values());
+        self.prepare(frame, &shares.rows)?;
+        if let Some(keys) = &keys {
+            self.prepare(keys, &shares.key_rows)?;
+        }
+        let appended = self.append((frame, taken.first), keys.as_ref(), shares, effects);
+        if appended.is_err() {
+            // One table may have rows of the frame that another has not.
+            self.machine.spoil_all();
+        }
+        appended
     }
 
     /// Gets the tables ready that take rows; the others may wait.
@@ -83,7 +103,7 @@ impl Inner {
 
     fn append(
         &mut self,
-        frame: &Frame<'_>,
+        (frame, first): (&Frame<'_>, usize),
         keys: Option<&Frame<'_>>,
         shares: Shares,
         effects: &mut Effects,
@@ -107,12 +127,12 @@ impl Inner {
             return Ok(());
         }
         self.shrink_to_budget()?;
-        self.report_rejected(frame, rejected, effects)
+        self.report_rejected((frame, first), rejected, effects)
     }
 
     fn report_rejected(
         &self,
-        frame: &Frame<'_>,
+        (frame, first): (&Frame<'_>, usize),
         rejected: BTreeMap<u32, SinkError>,
         effects: &mut Effects,
     ) -> Result<()> {
@@ -129,6 +149,7 @@ impl Inner {
             if !self.config.errors.tolerate_all {
                 return Err(error);
             }
+            let row = u32::try_from(first).unwrap_or(u32::MAX).saturating_add(row);
             let rejected = Rejected::new(row, &run.partition, offset, &error);
             effects.rejected.push(rejected);
         }
@@ -136,22 +157,51 @@ impl Inner {
     }
 }
 
-/// Returns the rows that were not read before and that Java could encode: those with a value, and
-/// those without.
-fn new_rows(machine: &TaskMachine, frame: &Frame<'_>) -> (Vec<u32>, Vec<u32>) {
-    let (mut rows, mut nulls) = (Vec::with_capacity(frame.rows()), Vec::new());
-    let mut intake = machine.intake();
-    for run in frame.runs() {
-        let mut intake = intake.run(&run.partition);
-        for index in 0..run.rows {
-            let row = run.first_row + index;
-            if intake.is_new(run.offset(index)) && !frame.is_skipped(row) {
+/// Rows of a frame, or of a part of one, that are to be taken.
+#[derive(Debug)]
+pub(super) struct Taken<'n> {
+    /// Where the part begins in the frame that Java sent.
+    pub(super) first: usize,
+    /// For each row of the part, whether it was not read before.
+    pub(super) new: &'n [bool],
+    /// New rows whose bytes were refused. They are skipped rows of the part.
+    pub(super) refused: BTreeMap<u32, SinkError>,
+}
+
+impl<'n> Taken<'n> {
+    fn all(new: &'n [bool]) -> Self {
+        Taken {
+            first: 0,
+            new,
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the rows with a value and those without.
+    fn rows(&self, frame: &Frame<'_>) -> (Vec<u32>, Vec<u32>) {
+        let (mut rows, mut nulls) = (Vec::with_capacity(frame.rows()), Vec::new());
+        for (row, new) in self.new.iter().enumerate() {
+            if *new && !frame.is_skipped(row) {
                 match frame.is_tombstone(row) {
                     true => nulls.extend(u32::try_from(row)),
                     false => rows.extend(u32::try_from(row)),
                 }
             }
         }
+        (rows, nulls)
     }
-    (rows, nulls)
+}
+
+/// Says of each row whether it was not read before, and Java could encode it.
+fn new_rows(machine: &TaskMachine, frame: &Frame<'_>) -> Vec<bool> {
+    let mut new = Vec::with_capacity(frame.rows());
+    let mut intake = machine.intake();
+    for run in frame.runs() {
+        let mut intake = intake.run(&run.partition);
+        for index in 0..run.rows {
+            let is_new = intake.is_new(run.offset(index));
+            new.push(is_new && !frame.is_skipped(run.first_row + index));
+        }
+    }
+    new
 }

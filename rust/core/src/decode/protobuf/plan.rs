@@ -223,7 +223,7 @@ impl Decoding<'_> {
                 check_wire(wire, Wire::Bytes, cursor)?;
                 let (bytes, start) = value::counted(cursor)?;
                 self.entry(field, key, bytes, map)
-                    .map_err(|refused| refused.shifted(start))
+                    .map_err(|refused| refused.behind(start))
             }
             (_, Slot::Column(index)) => {
                 check_wire(wire, field.kind.wire(), cursor)?;
@@ -303,7 +303,7 @@ impl Decoding<'_> {
             _ => {
                 let (bytes, start) = value::counted(cursor)?;
                 self.whole(kind, bytes, column)
-                    .map_err(|refused| refused.shifted(start))
+                    .map_err(|refused| refused.behind(start))
             }
         }
     }
@@ -327,7 +327,7 @@ impl Decoding<'_> {
         while packed.remaining() > 0 {
             let element = list.element(self.budget)?;
             self.value(kind, &mut packed, element)
-                .map_err(|refused| refused.shifted(start))?;
+                .map_err(|refused| refused.behind(start))?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::schema::names::Names;
 use crate::schema::semantic::Semantic;
 use crate::schema::types;
-use crate::wire::{Cell, SourceSchema};
+use crate::wire::{Cell, MapRows, SourceSchema};
 
 const DECIMAL_PRECISION_MAX: u32 = 38;
 
@@ -92,6 +92,16 @@ impl Probe {
             }
         }
         given < self.required
+    }
+
+    /// Tells whether nothing in any of the records can ask for a change: the table has all their
+    /// fields, as types that take what they ever take.
+    pub fn is_settled_for(&self, maps: &MapRows<'_>) -> bool {
+        let settled = |name: &&str| {
+            let field = self.find(name).and_then(|found| self.fields.get(found));
+            field.is_some_and(FieldProbe::is_settled)
+        };
+        self.required == 0 && maps.names().iter().all(settled)
     }
 
     pub(super) fn lacks_in(&self, value: Cell<'_>) -> bool {
