@@ -56,6 +56,7 @@ def test_two_tasks_follow_a_schema_over_a_restart(make_worker, broker, rest, nam
         tasks__max="2",
         iceberg__tables__evolve_schema_mode="full",
         iceberg__tables__metadata_columns="_topic,_partition,_offset",
+        consumer__override__session__timeout__ms="6000",
         **ENVELOPE,
     )
     view = TableView(rest, f"{name}.t")

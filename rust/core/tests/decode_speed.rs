@@ -35,7 +35,7 @@ fn record(index: u64) -> String {
         spread % 100_000,
         spread % 100,
         spread % 50,
-        spread % 2 == 0,
+        spread.is_multiple_of(2),
         spread % 10_000,
         ["shipped", "open", "returned"][(spread >> 50) as usize % 3],
         spread % 1_000_000,

@@ -28,6 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) coverage: bool,
     /// Tells how long each case took.
     pub(crate) verbose: bool,
+    /// Delivers values as bytes that the native library decodes, where cases have such a form.
+    pub(crate) native: bool,
     /// Runs them through Apache Iceberg's sink and writes the page that compares.
     pub(crate) peer: bool,
 }
@@ -45,7 +47,12 @@ pub(crate) fn all(log: &Log) -> Result<(bool, Vec<TestResult>), Failure> {
         ..Wanted::default()
     };
     let good = log.run(&mut command(&wanted)?)?;
-    Ok((good, results(&log.lines()?)))
+    let natively = Wanted {
+        native: true,
+        ..Wanted::default()
+    };
+    let good_natively = log.run(&mut command(&natively)?)?;
+    Ok((good && good_natively, results(&log.lines()?)))
 }
 
 fn command(wanted: &Wanted) -> Result<Command, Failure> {
@@ -95,6 +102,9 @@ fn command(wanted: &Wanted) -> Result<Command, Failure> {
         command
             .arg("--coverage")
             .arg(root().join(CASES).join("types.json"));
+    }
+    if wanted.native {
+        command.arg("--native");
     }
     if wanted.verbose {
         command.arg("--verbose");

@@ -44,11 +44,13 @@ usage: ./x TASK
         docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
         random for so long. --all: every scenario. --built: with library and plugin as they are.
         --note: only notes the results of a JUnit report. Words after `--` go to pytest.
-  conformance [--case FILE]... [--only WORD] [--coverage] [--verbose] [--peer]
+  conformance [--case FILE]... [--only WORD] [--coverage] [--verbose] [--native]
+              [--peer]
         Runs the cases of tests/conformance through the plugin: records in, tables out.
         --case: a file of your own, in the format of tests/conformance/README.md. --only: cases
         with a word in their file or name. --coverage: which source types were tried on which
-        column types. --verbose: how long each took. --peer: through Apache Iceberg's sink, with the
+        column types. --verbose: how long each took. --native: values are bytes that the library
+        decodes. --peer: through Apache Iceberg's sink, with the
         differences written into docs/conformance-peer.md.
   sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
         Runs the state machines in a simulated world and checks each step (rust/sim).
@@ -146,6 +148,7 @@ fn conformance_cases(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
             Long("coverage") => wanted.coverage = true,
             Long("verbose") => wanted.verbose = true,
             Long("peer") => wanted.peer = true,
+            Long("native") => wanted.native = true,
             other => return Err(other.unexpected().to_string()),
         }
     }

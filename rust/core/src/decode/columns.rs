@@ -636,7 +636,7 @@ impl ColumnBuilder {
             return;
         }
         self.validity.truncate(rows.div_ceil(8));
-        if let (Some(last), true) = (self.validity.last_mut(), rows % 8 != 0) {
+        if let (Some(last), true) = (self.validity.last_mut(), !rows.is_multiple_of(8)) {
             *last &= (1 << (rows % 8)) - 1;
         }
         let ones = self.validity.iter().map(|byte| byte.count_ones() as usize);

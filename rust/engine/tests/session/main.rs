@@ -2,6 +2,7 @@
 
 mod bed;
 mod commits;
+mod decoding;
 mod evolution;
 mod failures;
 mod layout;

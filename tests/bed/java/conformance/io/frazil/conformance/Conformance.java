@@ -23,6 +23,7 @@ import java.util.stream.Stream;
  * <p>Arguments: {@code --library PATH} names the native library, {@code --only WORD} chooses cases
  * by a word of their file or name, {@code --coverage TYPES_JSON} prints which sources were tried on
  * which targets and fails when one of that file is missing, {@code --verbose} times each case, {@code
+ * --native} delivers the values as bytes that the sink decodes, where they have such a form, {@code
  * --peer PAGE --peer-version VERSION} runs them through Apache Iceberg's sink instead and writes the
  * page that compares; all others are files and folders.
  */
@@ -36,6 +37,8 @@ public final class Conformance {
   private Path peerPage;
   private String peerVersion;
   private boolean verbose;
+  /** Whether values are bytes for the native decoder. */
+  private boolean natively;
   private int passed;
   private int failed;
 
@@ -46,6 +49,7 @@ public final class Conformance {
         case "--library" -> library = arguments[++i];
         case "--coverage" -> types = Path.of(arguments[++i]);
         case "--verbose" -> verbose = true;
+        case "--native" -> natively = true;
         case "--peer" -> peerPage = Path.of(arguments[++i]);
         case "--peer-version" -> peerVersion = arguments[++i];
         default -> places.add(Path.of(arguments[i]));
@@ -85,10 +89,13 @@ public final class Conformance {
       List<Future<Ended>> running = new ArrayList<>();
       for (Case body : cases) {
         Path own = folder.resolve(Integer.toString(running.size()));
-        running.add(workers.submit(() -> one(body, new FrazilRun(library), own)));
+        running.add(workers.submit(() -> one(body, new FrazilRun(library), own, natively)));
       }
       for (Future<Ended> future : running) {
-        tell(ended(future));
+        Ended ended = ended(future);
+        if (ended.complaints != null) {
+          tell(ended);
+        }
       }
     } finally {
       workers.shutdownNow();
@@ -148,19 +155,19 @@ public final class Conformance {
     }
   }
 
-  /** How a case ended. */
+  /** How a case ended; without complaints when it has no form to run in. */
   private record Ended(Case body, List<String> complaints, long millis) {}
 
-  private static Ended one(Case body, Sink sink, Path folder) throws IOException {
+  private static Ended one(Case body, Sink sink, Path folder, boolean natively) throws IOException {
     long started = System.nanoTime();
     Files.createDirectories(folder);
     List<String> complaints;
     try {
-      complaints = complaints(body, sink, folder);
+      complaints = complaints(body, sink, folder, natively);
     } finally {
       remove(folder);
     }
-    if (body.body().has("must-fail")) {
+    if (complaints != null && body.body().has("must-fail")) {
       complaints = inverted(body, complaints);
     }
     return new Ended(body, complaints, (System.nanoTime() - started) / 1_000_000);
@@ -174,14 +181,18 @@ public final class Conformance {
       coverage.add(ended.body);
     }
     String time = verbose ? "  " + ended.millis + " ms" : "";
-    out.println("case " + ended.body.file() + ": " + ended.body.name() + " ... " + (good ? "ok" : "FAILED") + time);
+    out.println("case " + (natively ? "native " : "") + ended.body.file() + ": " + ended.body.name() + " ... " + (good ? "ok" : "FAILED") + time);
     ended.complaints.forEach(complaint -> out.println("    " + complaint));
   }
 
-  private static List<String> complaints(Case body, Sink sink, Path folder) throws IOException {
+  /** Returns what is wrong; null when the case has no form in bytes and was to run so. */
+  private static List<String> complaints(Case body, Sink sink, Path folder, boolean natively) throws IOException {
     try (Tables tables = new Tables(folder)) {
       Map<String, String> config = config(body, tables, sink);
       Steps steps = new Steps(body, config);
+      if (natively && !NativeBytes.turn(steps, body, config)) {
+        return null;
+      }
       Outcome outcome = sink.run(body, config, steps);
       return new Check(body, steps, outcome).compare(tables);
     }

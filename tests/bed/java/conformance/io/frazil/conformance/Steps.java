@@ -130,13 +130,28 @@ final class Steps {
     return notation.isNull() ? null : ConnectNotation.schema(notation);
   }
 
+  /** Puts another record in the place of the one that is sent as number {@code index}. */
+  void replace(int index, SinkRecord record) {
+    Sent old = sent.get(index);
+    Sent replaced = new Sent(record, old.notation(), old.coordinates());
+    sent.set(index, replaced);
+    for (Step step : steps) {
+      if (step instanceof Put put) {
+        put.records.replaceAll(of -> of == old ? replaced : of);
+      }
+    }
+  }
+
+  /** Returns the bytes that a case writes as text or JSON. */
+  static byte[] content(JsonNode bytes) {
+    return (bytes.isTextual() ? bytes.asText() : bytes.toString()).getBytes(StandardCharsets.UTF_8);
+  }
+
   private SchemaAndValue converted(String topic, JsonNode bytes) {
     Converter converter = (Converter) make(config.getOrDefault("value.converter",
         "org.apache.kafka.connect.json.JsonConverter"));
     converter.configure(below("value.converter."), false);
-    byte[] content = bytes.isTextual() ? bytes.asText().getBytes(StandardCharsets.UTF_8)
-        : bytes.toString().getBytes(StandardCharsets.UTF_8);
-    return converter.toConnectData(topic, content);
+    return converter.toConnectData(topic, content(bytes));
   }
 
   @SuppressWarnings("unchecked") // The interface has no other argument here.
