@@ -73,6 +73,8 @@ pub struct RegisteredFormat {
     kind: RegisteredKind,
     part: Part,
     place: IdPlace,
+    /// The topic of the record before and its subject, where records have the newest schema.
+    subject: Option<(Box<str>, Arc<str>)>,
     known: BTreeMap<SchemaKey, Known>,
     /// What the registry did not know a moment ago.
     unknown: BTreeMap<SchemaKey, Refused>,
@@ -128,6 +130,7 @@ impl RegisteredFormat {
             kind,
             part,
             place,
+            subject: None,
             known: BTreeMap::new(),
             unknown: BTreeMap::new(),
             decoders: Vec::new(),
@@ -135,10 +138,17 @@ impl RegisteredFormat {
         }
     }
 
-    fn framed<'a>(&self, raw: Raw<'a>) -> Result<Framed<'a>, Refused> {
+    fn framed<'a>(&mut self, raw: Raw<'a>) -> Result<Framed<'a>, Refused> {
         match &self.place {
             IdPlace::Latest { subject } => Ok(Framed {
-                key: SchemaKey::Subject(subject.replace("${topic}", raw.topic).into()),
+                key: SchemaKey::Subject(match &self.subject {
+                    Some((topic, subject)) if **topic == *raw.topic => Arc::clone(subject),
+                    _ => {
+                        let subject: Arc<str> = subject.replace("${topic}", raw.topic).into();
+                        self.subject = Some((raw.topic.into(), Arc::clone(&subject)));
+                        subject
+                    }
+                }),
                 body: raw.bytes,
                 // Without a frame there is nothing that names another message than the first.
                 indexes_in: Some(&[0]),
@@ -157,7 +167,7 @@ impl RegisteredFormat {
         }
     }
 
-    fn located<'a>(&self, raw: Raw<'a>) -> Result<Located<'a>, Refused> {
+    fn located<'a>(&mut self, raw: Raw<'a>) -> Result<Located<'a>, Refused> {
         let framed = self.framed(raw)?;
         let (indexes, body) = match (self.kind, framed.indexes_in) {
             (RegisteredKind::Avro | RegisteredKind::JsonSchema, _) => (&[][..], framed.body),
@@ -337,6 +347,9 @@ fn too_many() -> Refused {
         format!("the task has met more than {WRITER_SCHEMAS_MAX} schemas of its registry");
     Refused::new("DECODE_SCHEMAS_TOO_MANY", message)
 }
+
+#[cfg(test)]
+mod tests;
 
 /// Returns the bytes of the last header called `name`.
 fn header_bytes<'a>(headers: MapCell<'a>, name: &str) -> Option<&'a [u8]> {
