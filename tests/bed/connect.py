@@ -63,7 +63,8 @@ def lay_plugin(kind: str, plugins: Path) -> None:
 
 class Worker:
     """A distributed worker of one Kafka version; `start` after `stop` or `kill` keeps its group and
-    topics. Workers with the same `group` are one cluster. `settings` are further worker properties."""
+    topics. Workers with the same `group` are one cluster. `settings` are further worker properties,
+    `classpath` are folders and archives in front of Connect's own."""
 
     def __init__(
         self,
@@ -74,7 +75,9 @@ class Worker:
         *,
         plugin: str = "jar",
         heap: str = "768m",
+        collector: str = "-XX:+UseSerialGC",
         jvm: tuple[str, ...] = (),
+        classpath: tuple[Path, ...] = (),
         env: Mapping[str, str] | None = None,
         group: str | None = None,
         settings: Mapping[str, str] | None = None,
@@ -99,11 +102,11 @@ class Worker:
         self._command = [
             java(),
             f"-Xmx{heap}",
-            "-XX:+UseSerialGC",
+            collector,
             *logging_options(folder, version),
             *jvm,
             "-cp",
-            f"{libraries(f'kafka-{version}')}/*",
+            ":".join([*map(str, classpath), f"{libraries(f'kafka-{version}')}/*"]),
             "org.apache.kafka.connect.cli.ConnectDistributed",
             str(self._properties),
         ]

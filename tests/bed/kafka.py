@@ -126,16 +126,6 @@ class Broker:
             future.result(30)
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic and waits until the broker does not know it any more."""
-        for future in self.admin.delete_topics([name]).values():
-            future.result(30)
-        wait_until(
-            f"topic {name} to be gone",
-            lambda: name not in self.admin.list_topics(timeout=10).topics,
-            30,
-        )
-
-    def delete_topic(self, name: str) -> None:
         """Deletes a topic and waits until its name is free."""
         for future in self.admin.delete_topics([name]).values():
             future.result(30)

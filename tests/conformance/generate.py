@@ -480,12 +480,6 @@ def optional(source: str):
     return source + "?" if schema is None else {**schema, "optional": True}
 
 
-def settled(value, target: str) -> bool:
-    """Of milliseconds beyond 64 bits in an integer column, docs/types.md does not say which code refuses them."""
-    beyond = isinstance(value, Moment) and value.raw is not None and not -I64 <= value.raw < I64
-    return not (beyond and target in ("int", "long"))
-
-
 def cell(source: str, samples: list, target: str, typed: bool) -> dict:
     case: dict = {"name": f"{source} into {target}"}
     if typed:
@@ -496,7 +490,7 @@ def cell(source: str, samples: list, target: str, typed: bool) -> dict:
     case["target"] = target
     if target.endswith("_ns"):
         case["table"] = {"columns": {"v": target}, "format-version": 3}
-    case["samples"] = [sample(notation, value, target) for notation, value in samples if settled(value, target)]
+    case["samples"] = [sample(notation, value, target) for notation, value in samples]
     if typed:
         case["samples"].append([None, None])
     return case

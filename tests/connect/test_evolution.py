@@ -129,7 +129,8 @@ def test_a_table_that_cannot_follow_stops_alone(worker, broker, rest, name):
 
 def compat(tmp_path, config: dict[str, str], file: str, schema: object, *options: str):
     (tmp_path / "sink.json").write_text(json.dumps({"name": "compat", "config": config}))
-    (tmp_path / file).write_text(json.dumps(schema))
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    (tmp_path / file).write_text(text)
     command = [str(frazil_cli()), "compat", "--config", str(tmp_path / "sink.json")]
     command += ["--schema", str(tmp_path / file), *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -142,7 +143,7 @@ def avro(**fields: object) -> dict:
 
 # Promise: `frazil compat` says by its exit status and in JSON which columns a new schema adds,
 # promotes or breaks, and changes nothing
-@pytest.mark.parametrize("kind", ["avsc", "json"])
+@pytest.mark.parametrize("kind", ["avsc", "json", "proto"])
 def test_compat_tells_beforehand(worker, broker, rest, name, tmp_path, kind):
     broker.create_topic(name)
     config = sink(
@@ -156,7 +157,14 @@ def test_compat_tells_beforehand(worker, broker, rest, name, tmp_path, kind):
 
     def ask(*options: str, **fields: str):
         if kind == "avsc":
-            schema: dict = avro(**fields)
+            schema: dict | str = avro(**fields)
+        elif kind == "proto":
+            types = {"long": "int64", "int": "int32"}
+            listed = [
+                f"{types.get(of, of)} {field} = {number};"
+                for number, (field, of) in enumerate(fields.items(), 1)
+            ]
+            schema = f'syntax = "proto3"; message Order {{ {" ".join(listed)} }}'
         else:
             words = {"long": "integer", "int": "integer"}
             properties = {

@@ -9,7 +9,8 @@ Not a part of CI: Spark is large and slow. By hand, with SPARK a folder of your 
         tests/interop/spark_check.py
 
 A real worker writes the tables of `test_readers.py`. Spark opens them by their catalog, and has to
-say what DuckDB says. The last result is in docs/compatibility.md.
+say what DuckDB says. At the end it is the other way around: tables that Spark made are continued. The
+last result is in docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bed.artifacts import libraries
 from bed.catalogs import SqlCatalog
 from bed.read import TableView
+from bed.sink import running, sink
 
 sys.path.append(os.environ["FRAZIL_SPARK"])
 from pyspark.errors import PySparkException
@@ -260,3 +263,80 @@ def test_a_table_with_a_time_is_not_opened(request, spark, worker, broker, scrat
     view = write_tables(worker, broker, SqlCatalog(scratch / "spark"), "timed", 2)["plain"]
     with pytest.raises(PySparkException, match="Spark does not support time fields"):
         spark.table(f"iceberg.{view.namespace}.{view.table}").collect()
+
+
+def continued(worker, broker, rest, name: str, records: list[dict]) -> None:
+    """Has Frazil add records to a table of Spark's, which is `rest.<name>.t`."""
+    view = TableView(rest, f"{name}.t")
+    before = view.rows()
+    broker.create_topic(name)
+    broker.produce_json(name, records)
+    with running(worker, name, sink(rest, name, f"{name}.t")):
+        view.wait_rows(before + len(records), 90)
+
+
+def test_a_table_that_spark_made_and_evolved_is_continued(spark, worker, broker, rest):
+    """Columns renamed, dropped, widened and added, another partition spec, a sort order."""
+    name, table = "sparkmade", "rest.sparkmade.t"
+    for sql in (
+        "CREATE NAMESPACE rest.sparkmade",
+        f"CREATE TABLE {table} (id BIGINT NOT NULL, name STRING, old STRING, qty INT, ts TIMESTAMP)"
+        " USING iceberg PARTITIONED BY (bucket(4, id)) TBLPROPERTIES ('format-version' = '2')",
+        f"INSERT INTO {table} SELECT id, concat('n', id), 'gone', CAST(id AS INT),"
+        " timestamp '2026-11-01 00:00:00' FROM range(6)",
+        f"ALTER TABLE {table} RENAME COLUMN name TO title",
+        f"ALTER TABLE {table} DROP COLUMN old",
+        f"ALTER TABLE {table} ALTER COLUMN qty TYPE BIGINT",
+        f"ALTER TABLE {table} ADD COLUMN place STRUCT<city: STRING>",
+        f"ALTER TABLE {table} DROP PARTITION FIELD bucket(4, id)",
+        f"ALTER TABLE {table} ADD PARTITION FIELD days(ts)",
+        f"ALTER TABLE {table} WRITE ORDERED BY id",
+    ):
+        spark.sql(sql)
+    records = [
+        {
+            "id": number,
+            "title": f"t{number}",
+            "qty": 3_000_000_000 + number,
+            "old": "no column",
+            "place": {"city": f"c{number}"},
+            "ts": f"2026-11-0{number % 3 + 1}T05:00:00Z",
+        }
+        for number in reversed(range(100, 160))
+    ]
+    continued(worker, broker, rest, name, records)
+    spark.sql(f"REFRESH TABLE {table}")
+    rows = by_spark(spark, table, "SELECT id, title, qty, place.city AS city FROM {t} ORDER BY id")
+    old = [{"id": n, "title": f"n{n}", "qty": n, "city": None} for n in range(6)]
+    new = [
+        {"id": n, "title": f"t{n}", "qty": 3_000_000_000 + n, "city": f"c{n}"}
+        for n in range(100, 160)
+    ]
+    assert rows == old + new
+    sql = "SELECT count(*) AS n FROM {t} WHERE id >= 100 AND NOT (_partition.ts_day <=> CAST(ts AS DATE))"
+    assert by_spark(spark, table, sql) == [{"n": 0}]
+    files = "SELECT spec_id, sum(record_count) AS n FROM {t} GROUP BY spec_id ORDER BY spec_id"
+    assert [row["n"] for row in by_spark(spark, f"{table}.files", files)] == [6, 60]
+
+
+def test_files_that_spark_added_without_field_ids_are_continued(
+    spark, worker, broker, rest, scratch
+):
+    name, table = "sparkadded", "rest.sparkadded.t"
+    folder = scratch / "plain-files"
+    folder.mkdir()
+    plain = pa.table({"title": ["n0", "n1"], "id": pa.array([0, 1], pa.int64())})
+    pq.write_table(plain, folder / "plain.parquet")
+    spark.sql("CREATE NAMESPACE rest.sparkadded")
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, title STRING) USING iceberg")
+    spark.sql(
+        f"CALL rest.system.add_files(table => '{name}.t', source_table => '`parquet`.`file://{folder}`')"
+    )
+    continued(
+        worker, broker, rest, name, [{"id": n, "title": f"t{n}"} for n in range(2, 10)]
+    )
+    spark.sql(f"REFRESH TABLE {table}")
+    rows = by_spark(spark, table, "SELECT id, title FROM {t} ORDER BY id")
+    assert rows == [{"id": n, "title": f"{'n' if n < 2 else 't'}{n}"} for n in range(10)]
+    properties = TableView(rest, f"{name}.t").metadata()["properties"]
+    assert "schema.name-mapping.default" in properties

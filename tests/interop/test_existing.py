@@ -208,8 +208,8 @@ def test_a_table_of_the_apache_sink_is_continued(make_worker, broker, rest, name
     # A connector of its own group begins where the topic begins; the peer's records are skipped as a
     # user would: by the offset.
     ours = sink(rest, name, f"{name}.t", iceberg__tables__evolve_schema_enabled="true")
-    both.insist("PUT", f"/connectors/{name}/config", ours | {"name": name})
-    both.insist("PUT", f"/connectors/{name}/stop")
+    stopped = {"name": name, "config": ours | {"name": name}, "initial_state": "STOPPED"}
+    both.insist("POST", "/connectors", stopped)
     offsets = {"partition": {"kafka_topic": name, "kafka_partition": 0}, "offset": {"kafka_offset": 20}}
     both.insist("PATCH", f"/connectors/{name}/offsets", {"offsets": [offsets]})
     both.insist("PUT", f"/connectors/{name}/resume")

@@ -3,10 +3,12 @@
 
 mod avro;
 mod json;
+mod protobuf;
 mod report;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use frazil_core::wire::SourceSchema;
 use frazil_engine::runtime::Runtime;
@@ -20,6 +22,8 @@ const OPTIONAL_KEY: &str = "value.converter.use.optional.for.nonrequired";
 
 struct Arguments {
     schema: String,
+    /// The message of a Protobuf file.
+    message: Option<String>,
     config: String,
     topic: Option<String>,
     as_json: bool,
@@ -32,7 +36,7 @@ pub(crate) fn run(arguments: lexopt::Parser) -> Result<bool, String> {
     if let Some(topic) = &arguments.topic {
         check_topic(&settings, topic)?;
     }
-    let source = read_schema(&arguments.schema, &settings)?;
+    let source = Arc::new(read_schema(&arguments, &settings)?);
     let config = preflight::start(&settings).map_err(|error| error.report())?;
     let runtime = Runtime::shared().map_err(|error| error.report())?;
     let checked = runtime.handle().block_on(async {
@@ -51,6 +55,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Arguments, lexopt::Error> {
     use lexopt::prelude::{Long, ValueExt};
     let mut arguments = Arguments {
         schema: String::new(),
+        message: None,
         config: String::new(),
         topic: None,
         as_json: false,
@@ -58,6 +63,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Arguments, lexopt::Error> {
     while let Some(argument) = parser.next()? {
         match argument {
             Long("schema") => arguments.schema = parser.value()?.string()?,
+            Long("message") => arguments.message = Some(parser.value()?.string()?),
             Long("config") => arguments.config = parser.value()?.string()?,
             Long("topic") => arguments.topic = Some(parser.value()?.string()?),
             Long("subject") => {
@@ -109,20 +115,26 @@ fn check_topic(settings: &BTreeMap<String, String>, topic: &str) -> Result<(), S
     Err(format!("the connector does not read topic `{topic}`"))
 }
 
-fn read_schema(path: &str, settings: &BTreeMap<String, String>) -> Result<SourceSchema, String> {
+fn read_schema(
+    arguments: &Arguments,
+    settings: &BTreeMap<String, String>,
+) -> Result<SourceSchema, String> {
+    let path = &arguments.schema;
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let extension = Path::new(path).extension().and_then(|name| name.to_str());
+    if arguments.message.is_some() && extension != Some("proto") {
+        return Err("--message names a message of a .proto file".to_owned());
+    }
     let schema = match extension {
         Some("avsc") => avro::parse(&text),
         Some("json") => {
             let optional = settings.get(OPTIONAL_KEY);
             json::parse(&text, optional.is_some_and(|word| word.trim() == "true"))
         }
-        Some("proto") => Err(
-            "Protobuf schemas cannot be read yet: register the schema, and give \
-                              the Avro or JSON Schema form of the record"
-                .to_owned(),
-        ),
+        Some("proto") => {
+            let options = protobuf::Options::of(settings);
+            protobuf::parse(Path::new(path), arguments.message.as_deref(), options)
+        }
         _ => Err("the name must end in .avsc (Avro), .json (JSON Schema) or .proto".to_owned()),
     };
     schema.map_err(|error| format!("{path}: {error}"))
@@ -131,6 +143,27 @@ fn read_schema(path: &str, settings: &BTreeMap<String, String>) -> Result<Source
 #[cfg(test)]
 mod tests {
     use super::*;
+    use frazil_core::schema::semantic::type_name;
+    use frazil_core::wire::SourceKind;
+
+    /// Writes a schema in one line.
+    pub(super) fn shown(schema: &SourceSchema) -> String {
+        let mark = if schema.optional { "?" } else { "" };
+        let inside = match schema.kind() {
+            SourceKind::Struct => {
+                let fields = schema.fields().iter();
+                let fields =
+                    fields.map(|field| format!("{}: {}", field.name, shown(&field.schema)));
+                format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+            }
+            SourceKind::Array | SourceKind::Map => {
+                let value = schema.value().map(|value| shown(value));
+                format!("{}<{}>", schema.kind().name(), value.unwrap_or_default())
+            }
+            _ => type_name(schema).to_owned(),
+        };
+        format!("{inside}{mark}")
+    }
 
     #[test]
     fn a_subject_names_its_topic() {

@@ -17,7 +17,8 @@ usage: frazil verify --config FILE [--table NAME] [--expect TOPIC:PARTITION=STAR
        frazil state show --config FILE [--table NAME]
        frazil state repair --config FILE [--table NAME] [--discard]
        frazil state reset --config FILE (--all | --offsets TOPIC:PARTITION=OFFSET,...)
-       frazil compat --config FILE --schema FILE (--topic TOPIC | --subject SUBJECT) [--json]
+       frazil compat --config FILE --schema FILE [--message NAME] (--topic TOPIC | --subject SUBJECT)
+                     [--json]
 
 verify: checks the metadata columns _topic, _partition and _offset of a table that Frazil writes.
 
@@ -39,7 +40,8 @@ state: the offsets that the tables of a connector hold. Stop the connector befor
 compat: what records of a new schema would do to the tables: which columns are added, promoted or
 made optional, and which block their records. Nothing is changed.
 
-  --schema FILE   the schema of the values: .avsc (Avro) or .json (JSON Schema)
+  --schema FILE   the schema of the values: .avsc (Avro), .json (JSON Schema) or .proto (Protobuf)
+  --message NAME  the message of a .proto file, else the first
   --topic TOPIC   the topic that the schema is for; --subject TOPIC-value says the same
   --json          the findings as JSON
 

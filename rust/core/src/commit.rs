@@ -9,6 +9,7 @@ pub mod anchor;
 pub mod attempt;
 pub mod batch;
 pub mod location;
+pub mod merge;
 pub mod outcome;
 pub mod owner;
 pub mod plan;

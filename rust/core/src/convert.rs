@@ -9,6 +9,7 @@
 //! a [`misfit::Misfit`], its row is rejected, and no trace of the row is in any column.
 
 pub mod batch;
+mod beside;
 mod column;
 pub mod columns;
 pub mod decimal;
@@ -18,6 +19,7 @@ pub mod geometry;
 pub mod json;
 mod maps;
 mod masked;
+mod masking;
 pub mod misfit;
 pub mod number;
 pub mod parts;
@@ -30,5 +32,6 @@ mod tests;
 pub mod value;
 
 pub use batch::{ConvertOptions, Stop, TableConverter};
-pub use columns::{ColumnRules, Masked};
+pub use columns::ColumnRules;
+pub use masking::Masked;
 pub use misfit::{Misfit, Reason};

@@ -25,3 +25,13 @@ pub const SEGMENTS_IN_FLIGHT_MAX: usize = 4;
 pub const STATE_BYTES_MAX: usize = 32 << 10;
 /// Bytes of segments that wait with one coordinator; more are sent again later.
 pub const HELD_BYTES_MAX: usize = 64 << 20;
+/// Manifests that a process reads, or looks for, at the same time.
+pub const MANIFEST_TURNS: usize = 128;
+/// Those of one table.
+pub const MANIFEST_TABLE_TURNS: usize = 16;
+/// Tables of a process whose manifests are merged at the same time.
+pub const MANIFEST_MERGES: usize = 2;
+/// Manifests that one commit reads to merge them; a long list is made short over several commits.
+pub const MANIFESTS_MERGED_MAX: usize = 2_000;
+/// Bytes of the largest manifest that is made by a merge: all its entries are in memory.
+pub const MANIFEST_MERGED_BYTES_MAX: u64 = 32 << 20;

@@ -4,6 +4,7 @@
 
 pub mod arrow;
 pub mod contract;
+mod defaults;
 pub mod evolve;
 mod ids;
 pub mod metadata;

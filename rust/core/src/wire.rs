@@ -9,6 +9,7 @@
 //!
 //! Not here: what a value means for a table (`convert`), which table it goes to (`route`).
 
+mod bare;
 pub mod column;
 pub mod effects;
 pub mod frame;
@@ -26,11 +27,12 @@ mod tests;
 pub mod value;
 mod write;
 
+pub use bare::BareValues;
 pub use column::{ColumnData, SourceColumn};
 pub use effects::{
     Effects, FrameParts, LogLevel, ParkedError, Rejected, ValidationLevel, encode_validation,
 };
-pub use frame::{Decoded, Frame, Part, Run, TaggedValues};
+pub use frame::{Decoded, Frame, Run, Slice, TaggedValues};
 pub use maps::{MapColumn, MapRows};
 pub use request::{ChannelRecord, Request};
 pub use schema::{LogicalType, SchemaRegistry, SourceField, SourceKind, SourceSchema};

@@ -147,7 +147,7 @@ fn how_long_decoding_takes() {
             black_box(serde_json::from_str::<serde_json::Value>(text).expect("JSON"));
         }
     });
-    measure_format("json", Side::json_values, &texts);
+    measure_format("json", || Side::json_values(true), &texts);
     let field =
         |(name, of)| format!("{{\"type\":\"{of}\",\"optional\":true,\"field\":\"{name}\"}}");
     let fields = [
@@ -175,5 +175,5 @@ fn how_long_decoding_takes() {
             black_box(serde_json::from_str::<serde_json::Value>(text).expect("JSON"));
         }
     });
-    measure_format("json-envelope", Side::envelope_values, &envelopes);
+    measure_format("json-envelope", || Side::envelope_values(true), &envelopes);
 }

@@ -51,6 +51,7 @@ fn render(cell: Cell<'_>) -> String {
         Cell::String(text) => format!("{text:?}"),
         Cell::Bytes(bytes) => format!("bytes({})", hex(bytes)),
         Cell::Decimal { unscaled, scale } => format!("decimal({}, scale {scale})", hex(unscaled)),
+        Cell::Number { unscaled, scale } => format!("number({unscaled}, scale {scale})"),
         Cell::Date { days } => format!("date({days} d)"),
         Cell::Time { ms } => format!("time({ms} ms)"),
         Cell::Timestamp { ms } => format!("timestamp({ms} ms)"),
@@ -93,7 +94,10 @@ fn render_schema(schema: &SourceSchema) -> String {
     notes.extend(schema.name.clone());
     notes.extend(schema.version.map(|version| format!("v{version}")));
     notes.extend(schema.doc.as_ref().map(|doc| format!("doc {doc:?}")));
-    notes.extend(schema.has_default.then(|| "default".to_owned()));
+    notes.extend(match &schema.default {
+        Some(text) => Some(format!("default {text:?}")),
+        None => schema.has_default.then(|| "default".to_owned()),
+    });
     notes.extend(schema.logical().map(|logical| format!("{logical:?}")));
     notes.extend(
         schema

@@ -37,6 +37,8 @@ const RESET_WAIT: Duration = Duration::from_secs(60);
 const EPOCH_WAIT: Duration = Duration::from_secs(30);
 /// Tables that are asked at the same time.
 const TABLES_AT_ONCE: usize = 8;
+/// How many tables of others are loaded to find the connector's own.
+const TABLES_LISTED_MAX: usize = 10_000;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -173,6 +175,7 @@ impl Admin {
                     named.extend(dynamic.at(&ident));
                 }
             }
+            require_few(named.len(), self.config.routes.tables_max)?;
         }
         let fixed = self.config.tables.iter().map(|table| (table.clone(), true));
         let named = named.into_iter().map(|table| (table, false));
@@ -369,6 +372,21 @@ fn not_stored() -> SinkError {
         "STATE_NOT_STORED",
         "the catalog took a change of the table without its properties; set `frazil.state.location=summary`, which keeps the offsets in the snapshots",
     )
+}
+
+/// Refuses to load more tables than a start can: `allowed` are those of one worker.
+fn require_few(found: usize, allowed: usize) -> Result<()> {
+    let most = allowed.max(TABLES_LISTED_MAX);
+    if found <= most {
+        return Ok(());
+    }
+    Err(SinkError::config(
+        "CATALOG_LISTING_TOO_LONG",
+        "the catalog has too many tables to look through for those of this connector; name theirs, \
+         or their namespaces, in `iceberg.tables.dynamic-allow`",
+    )
+    .with("tables", found)
+    .with("allowed", most))
 }
 
 fn reset_conflict() -> SinkError {

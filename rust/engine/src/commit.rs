@@ -11,7 +11,9 @@ mod change;
 mod committer;
 pub mod create;
 mod list;
+mod looks;
 mod manifest;
+mod merge;
 mod run;
 mod sealed;
 #[cfg(test)]
@@ -21,6 +23,7 @@ mod wait;
 pub use change::change_table;
 pub use committer::{CommitSettings, TableCommitter};
 pub use list::manifests_of;
+pub(crate) use looks::Looks;
 pub use manifest::{Layout, ManifestIdentity, metadata_location, write_manifest};
 pub(crate) use run::{carry, now_ms};
 pub use sealed::{Unsealed, read_sealed};

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use frazil_core::config::{SinkConfig, TableConfig};
+use frazil_core::convert::ColumnRules;
 use frazil_core::schema::evolve::{Change, Comparison};
-use frazil_core::schema::types;
+use frazil_core::schema::types::{self, TypeRules};
 use frazil_core::wire::{SourceKind, SourceSchema};
 use frazil_core::{Result, SinkError};
 use iceberg::spec::Type;
@@ -85,10 +86,25 @@ impl TableFindings {
 pub async fn check(
     config: &SinkConfig,
     catalog: &Arc<dyn Catalog>,
-    source: &SourceSchema,
+    source: &Arc<SourceSchema>,
 ) -> Result<Vec<TableFindings>> {
     let mut tables = Vec::with_capacity(config.tables.len());
     for table in &config.tables {
+        let seen = match ColumnRules::new(&table.columns, &[], table.case_insensitive) {
+            Some(rules) => rules.seen(source),
+            None => Ok(Arc::clone(source)),
+        };
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(error) => {
+                tables.push(TableFindings {
+                    table: table.name.clone(),
+                    findings: vec![blocked("", "", "", error.report())],
+                });
+                continue;
+            }
+        };
+        let source = seen.as_ref();
         let findings = match catalog.load_table(&table.ident).await {
             Err(error) if error.code() == "TABLE_NOT_FOUND" => creation(table, source),
             Err(error) => return Err(error.with("table", &table.name)),
@@ -115,7 +131,11 @@ fn creation(table: &TableConfig, source: &SourceSchema) -> Vec<Finding> {
             "the table does not exist; create it, or set `iceberg.tables.auto-create-enabled=true`",
         ));
     }
-    match types::type_of(source, table.force_optional) {
+    let rules = TypeRules {
+        force_optional: table.force_optional,
+        is_v3: table.creates_v3(),
+    };
+    match types::type_of(source, rules) {
         Ok(Type::Struct(fields)) => {
             let create = |field: &iceberg::spec::NestedFieldRef| Finding {
                 column: field.name.clone(),

@@ -39,7 +39,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, LoadedTable};
-use crate::commit::{Cancel, TableCommitter};
+use crate::commit::{Cancel, Looks, TableCommitter};
 use crate::runtime::Runtime;
 use clock::{HubClock, milliseconds};
 use remote::Link;
@@ -224,6 +224,8 @@ pub struct Hub {
     /// The control topic, if the tasks of all processes agree there.
     link: Option<Arc<Link>>,
     cancel: Cancel,
+    /// What its tables share of looks at manifests.
+    looks: Looks,
 }
 
 impl Hub {
@@ -261,6 +263,7 @@ impl Hub {
                     .over_topic
                     .then(|| Arc::new(Link::new(Weak::clone(hub), settings))),
                 cancel: Cancel::default(),
+                looks: Looks::default(),
                 config,
             }
         })
@@ -305,6 +308,7 @@ impl Hub {
         .with_state_bytes_max(config.state_bytes_max)
         .with_state_location(config.state_location)
         .with_rollback(config.rollback)
+        .with_looks(self.looks.of_another_table())
         .with_cancel(self.cancel.clone());
         let settings = TableSettings {
             clock: self.clock,

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::names::Names;
+use crate::rolling::Asked;
 use crate::world::{Outcome, Switches, World};
 
 /// One seed of this many is run twice: the same seed must give the same run (S25).
@@ -25,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) one: Option<u64>,
     pub(crate) steps: Option<u64>,
     pub(crate) trace: bool,
+    /// The rolling restart, if that is what is run.
+    pub(crate) rolling: Option<Asked>,
 }
 
 impl Default for Wanted {
@@ -37,6 +40,7 @@ impl Default for Wanted {
             one: None,
             steps: None,
             trace: false,
+            rolling: None,
         }
     }
 }

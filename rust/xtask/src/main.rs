@@ -3,6 +3,7 @@
 //! Nothing here is part of the product, and nothing of the product is used here: what is tested is
 //! built and started the way a user would.
 
+mod bench;
 mod chaos;
 mod complaints;
 mod conformance;
@@ -52,10 +53,21 @@ usage: ./x TASK
         column types. --verbose: how long each took. --native: values are bytes that the library
         decodes. --peer: through Apache Iceberg's sink, with the
         differences written into docs/conformance-peer.md.
+  bench [SCENARIO]... [--rounds N] [--records N] [--json] [--write] [--built]
+        Compares a sink that does nothing, Apache Iceberg's and Frazil, each in its own Connect
+        worker, in alternating rounds: CPU time per record and more; tables are compared too.
+        --rounds: how many count, after one to warm up (5). --records: of each round. --json: ends
+        with one line of JSON a scenario. --write: the results go into docs/benchmarks.md. --built:
+        with plugin and bed as they are. --help: the scenarios, and all options.
+        bench --sink: the sinks alone, in one JVM without Kafka.
   sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
         Runs the state machines in a simulated world and checks each step (rust/sim).
         --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
         and a checker must notice. --help: all its options.
+  sim --rolling [--workers N] [--topic]
+        Restarts workers one after another under load, 1 to 48 of 4 tasks each, in simulated time:
+        snapshots, gaps and catalog requests of 20 tables, as in docs/long-runs.md. Fails when a row
+        is lost or doubled, or a bar is missed with the control topic.
   injections [--write]
         Checks (or writes) the table of injected faults in docs/exactly-once.md.
   complaints [--write]
@@ -97,7 +109,8 @@ fn dispatch() -> Result<bool, Failure> {
         "promises" => promise_table(arguments),
         "chaos" => chaos_runs(arguments),
         "conformance" => conformance_cases(arguments),
-        "sim" => simulator(arguments),
+        "sim" => sim::run(&words(arguments)?, &run::Log::open("sim")?),
+        "bench" => bench::run(&words(arguments)?),
         "injections" => covers_table(arguments, injections::write, injections::check),
         "complaints" => covers_table(arguments, complaints::write, complaints::check),
         "mutants" => without_guards(arguments),
@@ -155,14 +168,15 @@ fn conformance_cases(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
     conformance::run(&wanted)
 }
 
-fn simulator(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+/// Returns the rest of the command line as it is, for a program that reads it itself.
+fn words(mut arguments: lexopt::Parser) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();
     let raw = arguments.raw_args().map_err(|error| error.to_string())?;
     for word in raw {
         let word = word.into_string();
         words.push(word.map_err(|word| format!("{} is no text", word.display()))?);
     }
-    sim::run(&words, &run::Log::open("sim")?)
+    Ok(words)
 }
 
 fn demo(mut arguments: lexopt::Parser) -> Result<bool, Failure> {

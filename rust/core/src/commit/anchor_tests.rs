@@ -271,7 +271,7 @@ proptest! {
             for p in 0..3 {
                 prop_assert_eq!(bound(p), expected.get(&p).copied());
             }
-            let chosen = choose(table(), state.as_ref(), &[&claim], &mut BTreeSet::new()).unwrap();
+            let chosen = choose(table(), state.as_ref(), "c", &[&claim], &mut BTreeSet::new()).unwrap();
             if chosen.batch.is_empty() {
                 continue;
             }

@@ -395,7 +395,13 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
                 .iter()
                 .filter_map(|index| self.segments.get(*index))
                 .collect();
-            let mut choice = choose(table.uuid(), state.as_ref(), &segments, &mut self.dead)?;
+            let mut choice = choose(
+                table.uuid(),
+                state.as_ref(),
+                &self.setup.identity.connector,
+                &segments,
+                &mut self.dead,
+            )?;
             // From places among the waiting to places among all segments.
             let place = |at: usize| waiting.get(at).copied().unwrap_or(usize::MAX);
             choice.batch = choice.batch.into_iter().map(place).collect();

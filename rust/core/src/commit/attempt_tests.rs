@@ -665,7 +665,8 @@ fn the_table_decides_before_anything_is_asked_of_the_storage() {
     let mut foreign = of_session(3, 0, 10, 20);
     foreign.table_uuid = Uuid::from_u128(8);
     let mut table = Table::new().taken("there/2", 99, 10);
-    table.state.as_mut().unwrap().epoch = 1;
+    let state = table.state.as_mut().unwrap();
+    (state.epoch, state.connector) = (1, "orders-sink".into());
     let mut covered = of_session(1, 0, 0, 10);
     covered.epoch = 1;
     let mut machine = machine(vec![covered, fenced, foreign]);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::state::WriterState;
-use super::validate::{RejectReason, Verdict, verdict};
+use super::validate::{RejectReason, Verdict, covered_by_another, verdict};
 use crate::control::segment::Segment;
 use crate::error::Result;
 use crate::rules::{Rule, enforced};
@@ -27,10 +27,11 @@ pub struct Choice {
 
 /// Judges `waiting` segments in their order against the table with `table_uuid` and `state`, and
 /// chooses the next batch. `dead` are the sessions that lost a segment before; sessions that lose
-/// one now are added.
+/// one now are added. They are segments of `connector`.
 pub fn choose(
     table_uuid: Uuid,
     state: Option<&WriterState>,
+    connector: &str,
     waiting: &[&Segment],
     dead: &mut BTreeSet<Uuid>,
 ) -> Result<Choice> {
@@ -41,7 +42,10 @@ pub fn choose(
     for (index, segment) in waiting.iter().enumerate() {
         let judged = match verdict(table_uuid, state, segment) {
             // What the table has, it has, whatever happened to the session.
-            Verdict::Covered => Verdict::Covered,
+            Verdict::Covered => match covered_by_another(state, segment, connector) {
+                Some(reason) => Verdict::Rejected(reason),
+                None => Verdict::Covered,
+            },
             Verdict::Commit if enforced(Rule::DeadSession) && dead.contains(&segment.session) => {
                 Verdict::Rejected(RejectReason::SessionRejected)
             }

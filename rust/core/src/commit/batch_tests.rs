@@ -18,7 +18,7 @@ fn of_session(session: u128, seq: u64, start: i64, end: i64) -> Segment {
 
 fn pick(state: Option<&WriterState>, segments: &[Segment]) -> Choice {
     let waiting: Vec<&Segment> = segments.iter().collect();
-    choose(table(), state, &waiting, &mut BTreeSet::new()).unwrap()
+    choose(table(), state, "c", &waiting, &mut BTreeSet::new()).unwrap()
 }
 
 #[test]
@@ -34,6 +34,23 @@ fn append_segments_merge_into_one_commit() {
     assert_eq!(choice.batch, [0, 1, 2]);
     assert_eq!(choice.state.bound(&TopicPartition::new("t", 0)), Some(30));
     assert!(choice.decided.is_empty());
+}
+
+#[test]
+fn a_session_whose_rows_another_connector_committed_is_dead() {
+    let mut state = WriterState::new(table());
+    state.raise(&TopicPartition::new("t", 0), 10).unwrap();
+    let segments = [of_session(1, 0, 0, 10), of_session(1, 1, 10, 20)];
+    let waiting: Vec<&Segment> = segments.iter().collect();
+    for (by, dies) in [("c", false), ("", false), ("copy", true)] {
+        state.connector = by.to_owned();
+        let mut dead = BTreeSet::new();
+        let choice = choose(table(), Some(&state), "c", &waiting, &mut dead).unwrap();
+        assert_eq!(dead.contains(&Uuid::from_u128(1)), dies, "{by}");
+        assert_eq!(choice.batch, if dies { vec![] } else { vec![1] }, "{by}");
+        let first = &choice.decided[0].1;
+        assert_eq!(*first == Verdict::Covered, !dies, "{first:?}");
+    }
 }
 
 #[test]
@@ -76,7 +93,7 @@ fn a_rejected_session_is_dead() {
         of_session(2, 0, 5, 8),
     ];
     let waiting: Vec<&Segment> = segments.iter().collect();
-    let choice = choose(table(), Some(&state), &waiting, &mut dead).unwrap();
+    let choice = choose(table(), Some(&state), "c", &waiting, &mut dead).unwrap();
     assert_eq!(choice.batch, [2]);
     assert_eq!(
         choice.decided[1],
@@ -172,7 +189,7 @@ proptest! {
                 }
                 Step::Commit { lost } => {
                     let view: Vec<&Segment> = waiting.iter().collect();
-                    let choice = choose(table(), state.as_ref(), &view, &mut dead).unwrap();
+                    let choice = choose(table(), state.as_ref(), "c", &view, &mut dead).unwrap();
                     let mut gone: BTreeSet<usize> = choice.decided.iter().map(|(i, _)| *i).collect();
                     if !lost && !choice.batch.is_empty() {
                         let before = state.as_ref().and_then(|s| s.bound(&partition));
@@ -215,7 +232,7 @@ proptest! {
             waiting.truncate(keep.unwrap_or(6));
             while !waiting.is_empty() {
                 let view: Vec<&Segment> = waiting.iter().collect();
-                let choice = choose(table(), state.as_ref(), &view, &mut dead).unwrap();
+                let choice = choose(table(), state.as_ref(), "c", &view, &mut dead).unwrap();
                 let mut gone: BTreeSet<usize> = choice.decided.iter().map(|(i, _)| *i).collect();
                 for index in &choice.batch {
                     let range = &waiting[*index].ranges[0];

@@ -75,6 +75,7 @@ fn plan_in(
     let choice = batch::choose(
         metadata.uuid(),
         state.as_ref(),
+        &identity(branch).connector,
         segments,
         &mut Default::default(),
     )

@@ -128,22 +128,40 @@ pub fn verdict(table_uuid: Uuid, state: Option<&WriterState>, segment: &Segment)
     {
         return Verdict::Covered;
     }
-    for range in &segment.ranges {
-        if let (Some(bound), Some(lowest)) = (bound(&range.partition), range.lowest)
-            && bound > lowest
-            && enforced(Rule::BoundTest)
-        {
-            let by = |name: fn(&WriterState) -> &String| state.map(name).cloned();
-            return Verdict::Rejected(RejectReason::Overlap {
-                partition: range.partition.clone(),
-                bound,
-                lowest,
-                connector: by(|state| &state.connector).unwrap_or_default(),
-                hub_id: by(|state| &state.hub_id).unwrap_or_default(),
-            });
-        }
+    match overlap(state, segment) {
+        Some(reason) if enforced(Rule::BoundTest) => Verdict::Rejected(reason),
+        _ => Verdict::Commit,
     }
-    Verdict::Commit
+}
+
+/// Says by whom all rows of `segment` were committed before it, when that was another connector than
+/// `connector`: two that read in step would do each other's work for ever, and nobody would hear of
+/// it. No row is at stake, but a session that is told so counts it, and ends when it goes on.
+pub fn covered_by_another(
+    state: Option<&WriterState>,
+    segment: &Segment,
+    connector: &str,
+) -> Option<RejectReason> {
+    let by_another =
+        |state: &&WriterState| !state.connector.is_empty() && state.connector != connector;
+    overlap(Some(state.filter(by_another)?), segment)
+}
+
+/// Finds the first rows of `segment` that the table has already.
+fn overlap(state: Option<&WriterState>, segment: &Segment) -> Option<RejectReason> {
+    let state = state?;
+    segment.ranges.iter().find_map(|range| {
+        let partition = &range.partition;
+        let bound = state.bound_of(partition, segment.topic_id(&partition.topic))?;
+        let lowest = range.lowest.filter(|lowest| bound > *lowest)?;
+        Some(RejectReason::Overlap {
+            partition: partition.clone(),
+            bound,
+            lowest,
+            connector: state.connector.clone(),
+            hub_id: state.hub_id.clone(),
+        })
+    })
 }
 
 #[cfg(test)]
@@ -240,6 +258,24 @@ mod tests {
             reason.to_string(),
             "another session committed t-0 up to offset 5, the files begin at 4; the last commit of this writer was made by connector `orders-sink` on `host-2/0a0b0c0d`"
         );
+    }
+
+    #[test]
+    fn rows_that_another_connector_committed_are_told_from_own_ones() {
+        let mut state = state(&[(0, 10)], 0);
+        let late = segment(0, vec![range("t", 0, 0, 10, Some(4))]);
+        let of = |state: &WriterState, by| covered_by_another(Some(state), &late, by);
+        assert_eq!(of(&state, "orders-sink"), None, "its own");
+        let Some(RejectReason::Overlap {
+            connector, lowest, ..
+        }) = of(&state, "copy")
+        else {
+            panic!("not told");
+        };
+        assert_eq!((connector.as_str(), lowest), ("orders-sink", 4));
+        state.connector.clear();
+        assert_eq!(of(&state, "copy"), None, "by nobody knows whom");
+        assert_eq!(covered_by_another(None, &late, "copy"), None);
     }
 
     #[test]

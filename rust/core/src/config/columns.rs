@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::reader::Reader;
+use super::table::{MetadataColumn, MetadataSource};
 
 /// Letters of a salt that somebody might guess.
 const SALT_SHORT: usize = 16;
@@ -57,12 +58,19 @@ impl ColumnConfig {
         }
     }
 
+    fn excludes(&self, path: &str) -> Option<&'static str> {
+        let mut rules = self.exclude.iter();
+        rules
+            .any(|rule| is_within(path, rule))
+            .then_some("`columns.exclude` leaves it out")
+    }
+
     /// Returns why the column `path` cannot be what a table is laid out by, if it cannot.
     fn lacks(&self, path: &str) -> Option<&'static str> {
-        let within = |rules: &[String]| rules.iter().any(|rule| is_within(path, rule));
-        if within(&self.exclude) {
-            return Some("`columns.exclude` leaves it out");
+        if let Some(reason) = self.excludes(path) {
+            return Some(reason);
         }
+        let within = |rules: &[String]| rules.iter().any(|rule| is_within(path, rule));
         // A path above an included one may still have its fields.
         let above = |rule: &String| is_within(rule, path);
         let included = within(&self.include) || self.include.iter().any(above);
@@ -76,8 +84,8 @@ fn is_within(path: &str, rule: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Reads the rules of the table `name`.
-pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> ColumnConfig {
+/// Reads the rules of the table `name`, which has `beside` the columns of the value.
+pub(super) fn read(reader: &mut Reader<'_>, name: &str, beside: &[MetadataColumn]) -> ColumnConfig {
     let mut keys = Vec::with_capacity(3);
     let mut lists = Vec::with_capacity(3);
     for rule in ["include", "exclude", "hash"] {
@@ -97,7 +105,12 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> ColumnConfig {
     let hash_key = keys.last().cloned().unwrap_or_default();
     check_salt(reader, &config, &salt_key);
     for path in &config.hash {
-        if let Some(reason) = config.lacks_part(path) {
+        let is_beside = beside.iter().any(|column| is_within(path, &column.name));
+        let reason = match is_beside {
+            true => config.excludes(path),
+            false => config.lacks_part(path),
+        };
+        if let Some(reason) = reason {
             reader.error(&hash_key, format!("`{path}` cannot be hashed: {reason}"));
         }
         if let Some(outer) = config
@@ -112,6 +125,64 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> ColumnConfig {
         }
     }
     config
+}
+
+/// Returns those of `columns`, which are not made of the value, that the rules leave to the table
+/// `name`, and complains about rules that cannot be kept.
+pub(super) fn metadata_left(
+    reader: &mut Reader<'_>,
+    name: &str,
+    config: &ColumnConfig,
+    mut columns: Vec<MetadataColumn>,
+    case_insensitive: bool,
+) -> Vec<MetadataColumn> {
+    let folded = |text: &str| match case_insensitive {
+        true => text.to_lowercase(),
+        false => text.to_owned(),
+    };
+    let is_named = |rules: &[String], column: &MetadataColumn| {
+        let name = folded(&column.name);
+        rules.iter().any(|rule| folded(rule) == name)
+    };
+    columns.retain(|column| !is_named(&config.exclude, column));
+    let is_key_field = |column: &MetadataColumn| {
+        let MetadataSource::KeyField(path) = &column.source else {
+            return None;
+        };
+        Some((folded(path), column.name.clone()))
+    };
+    let exclude_key = reader.own_or(name, "columns.exclude", "columns.exclude");
+    for (path, column) in columns.iter().filter_map(is_key_field) {
+        let mut rules = config.exclude.iter();
+        if rules.any(|rule| is_within(&path, &folded(rule))) {
+            reader.error(
+                &exclude_key,
+                format!(
+                    "leaves `{path}` out, but `key-columns` puts it into column `{column}`: leave \
+                     that column out too, or take it out of `key-columns`"
+                ),
+            );
+        }
+    }
+    let takes_fields = columns.iter().any(|column| is_key_field(column).is_some());
+    let hash_key = reader.own_or(name, "columns.hash", "columns.hash");
+    for column in columns
+        .iter()
+        .filter(|column| is_named(&config.hash, column))
+    {
+        let reason = match &column.source {
+            MetadataSource::KeyField(_) => continue,
+            MetadataSource::Key if !takes_fields => continue,
+            MetadataSource::Key => "beside `key-columns`, name fields of it, or leave it out",
+            MetadataSource::Headers => "name one header, as in `_headers.NAME`, or leave it out",
+            _ => "it only says where the record stands; leave it out if need be",
+        };
+        reader.error(
+            &hash_key,
+            format!("`{}` cannot be hashed: {reason}", column.name),
+        );
+    }
+    columns
 }
 
 fn check_salt(reader: &mut Reader<'_>, config: &ColumnConfig, key: &str) {

@@ -188,6 +188,14 @@ pub struct TableConfig {
     pub null_values: NullValues,
 }
 
+impl TableConfig {
+    /// Tells whether the table gets format version 3 when it is created.
+    pub fn creates_v3(&self) -> bool {
+        let version = self.auto_create_props.get("format-version");
+        version.map(String::as_str) == Some("3")
+    }
+}
+
 /// Takes a table's name apart: at least one namespace, the last part is the table. The error says
 /// what is wrong, without naming the key.
 pub fn parse_name(name: &str) -> Result<TableIdent, String> {
@@ -296,7 +304,16 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         "iceberg.tables.auto-create-enabled",
     );
     let layout = layout::read(reader, name);
-    let columns = columns::read(reader, name);
+    let case_insensitive = truth(reader, "iceberg.tables.schema-case-insensitive");
+    let metadata = choose(
+        reader,
+        "metadata-columns",
+        "iceberg.tables.metadata-columns",
+    );
+    let keys = choose(reader, "key-columns", "iceberg.tables.key-columns");
+    let asked = read_metadata_columns(reader, &metadata, &keys);
+    let columns = columns::read(reader, name, &asked);
+    let metadata_columns = columns::metadata_left(reader, name, &columns, asked, case_insensitive);
     let config = TableConfig {
         name: name.to_owned(),
         ident,
@@ -321,22 +338,14 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         auto_create: truth(reader, &auto_create),
         evolution: read_evolution(reader, name),
         force_optional: truth(reader, "iceberg.tables.schema-force-optional"),
-        case_insensitive: truth(reader, "iceberg.tables.schema-case-insensitive"),
+        case_insensitive,
         auto_create_props: layout::auto_create_props(reader, name),
         mapping_version: reader
             .number("frazil.mapping-version")
             .and_then(|version| u32::try_from(version).ok())
             .unwrap_or(MAPPING_VERSION),
         write_props: layout::properties(reader, name, "write-props"),
-        metadata_columns: {
-            let key = choose(
-                reader,
-                "metadata-columns",
-                "iceberg.tables.metadata-columns",
-            );
-            let own = choose(reader, "key-columns", "iceberg.tables.key-columns");
-            read_metadata_columns(reader, &key, &own)
-        },
+        metadata_columns,
         null_values: read_null_values(reader, name),
     };
     layout::check_columns(reader, &config);

@@ -9,26 +9,23 @@
 //! these bytes, of anything else its text as a `string` column would have it (`docs/columns.md`).
 //! Null stays null.
 //!
-//! Not here: records without a schema whose values are maps, byte for byte (`masked`).
+//! Keys and headers that become columns are masked with the value: what a rule names is in none of
+//! them (`beside`).
+//!
+//! Not here: applying them to a frame (`masking`), and to what has no schema, byte for byte
+//! (`masked`).
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
-use super::masked::{self, TaggedValues};
-use super::misfit::{Misfit, Reason};
-use super::scalar::write_text;
-use super::value::Value;
+use super::beside::{self, KeyRule};
+use super::masked::{self, Root};
+use super::masking::{Hasher, Left, Masked, Wanted};
 use crate::config::ColumnConfig;
 use crate::error::{Result, SinkError};
-use crate::schema::semantic::Semantic;
-use crate::wire::column::span;
-use crate::wire::read::offset_at;
+use crate::schema::metadata::MetadataColumn;
 use crate::wire::tagged::Context;
-use crate::wire::tagged_build::TaggedBuilder;
-use crate::wire::{Cell, ColumnData, Frame, SourceColumn, SourceField, SourceKind, SourceSchema};
+use crate::wire::{Frame, SourceField, SourceKind, SourceSchema};
 
 /// One step of the paths that rules name.
 #[derive(Debug, Clone, Default)]
@@ -55,38 +52,38 @@ pub(super) enum Fate<'n> {
 pub struct ColumnRules {
     root: Node,
     includes_all: bool,
+    /// What is done to keys; `None` when no column shows any of what the rules name.
+    keys: Option<KeyRule>,
+    /// The same for headers.
+    headers: Option<Node>,
     case_insensitive: bool,
     hasher: Hasher,
     /// By value schema id.
     plans: BTreeMap<u32, Plan>,
-}
-
-/// Hashes values with the salt.
-#[derive(Debug, Clone)]
-pub(super) struct Hasher {
-    salted: Sha256,
-    text: String,
+    /// By key schema id.
+    key_plans: BTreeMap<u32, Plan>,
 }
 
 /// What becomes of the values of one schema.
 #[derive(Debug, Clone)]
-enum Plan {
+pub(super) enum Plan {
     /// Nothing is changed.
     Whole,
-    Struct(Arc<SourceSchema>, Arc<Act>),
+    Columns(Arc<SourceSchema>, Arc<Act>),
     /// Its records cannot be judged by the rules, or nothing is left of them.
     Refused(Refusal),
 }
 
+/// Why a record is not taken.
 #[derive(Debug, Clone, Copy)]
-enum Refusal {
+pub(super) enum Refusal {
     MapSchema,
     NothingLeft,
 }
 
 /// What is done to a column.
 #[derive(Debug)]
-enum Act {
+pub(super) enum Act {
     Keep,
     Hash(Arc<SourceSchema>),
     Struct(Arc<SourceSchema>, Vec<(usize, Act)>),
@@ -94,24 +91,39 @@ enum Act {
     Map(Arc<SourceSchema>, Box<Act>, Box<Act>),
 }
 
-/// The hashed values of one column.
-#[derive(Debug, Default)]
-struct Texts {
-    offsets: Vec<[u8; 4]>,
-    text: String,
-}
-
-/// The values of a frame as the rules leave them.
-#[derive(Debug)]
-pub struct Masked {
-    plan: Plan,
-    /// In the order in which [`Act`]s are walked.
-    texts: Vec<Texts>,
-    tagged: Option<TaggedValues>,
-    refused: BTreeMap<u32, SinkError>,
-}
-
 impl Node {
+    /// Leaves out what is at `path`.
+    pub(super) fn leave_out(&mut self, path: &str, case_insensitive: bool) {
+        self.insert(path, case_insensitive, |node, is_end| {
+            node.exclude |= is_end
+        });
+    }
+
+    /// Hashes what is at `path`.
+    pub(super) fn hash(&mut self, path: &str, case_insensitive: bool) {
+        self.insert(path, case_insensitive, |node, is_end| node.hash |= is_end);
+    }
+
+    /// Tells whether no rule is in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    /// Returns the rules for the field `name`, which may have dots in it.
+    fn child(&self, name: &str, case_insensitive: bool) -> Option<&Node> {
+        let name = match case_insensitive {
+            true => &name.to_lowercase(),
+            false => name,
+        };
+        match self.children.get(name) {
+            None if name.contains('.') => {
+                let mut steps = name.split('.');
+                steps.try_fold(self, |node, step| node.children.get(step))
+            }
+            found => found,
+        }
+    }
+
     fn insert(&mut self, path: &str, case_insensitive: bool, mark: impl Fn(&mut Node, bool)) {
         let mut node = self;
         for step in path.split('.') {
@@ -125,7 +137,7 @@ impl Node {
     }
 }
 
-fn folded(name: &str, case_insensitive: bool) -> String {
+pub(super) fn folded(name: &str, case_insensitive: bool) -> String {
     match case_insensitive {
         true => name.to_lowercase(),
         false => name.to_owned(),
@@ -133,8 +145,13 @@ fn folded(name: &str, case_insensitive: bool) -> String {
 }
 
 impl ColumnRules {
-    /// Makes the rules of `config`; `None` when there are none.
-    pub fn new(config: &ColumnConfig, case_insensitive: bool) -> Option<Self> {
+    /// Makes the rules of `config` for a table that has the columns `beside` those of the value;
+    /// `None` when there are no rules.
+    pub fn new(
+        config: &ColumnConfig,
+        beside: &[MetadataColumn],
+        case_insensitive: bool,
+    ) -> Option<Self> {
         if config.is_empty() {
             return None;
         }
@@ -146,125 +163,161 @@ impl ColumnRules {
             });
         }
         for path in &config.exclude {
-            root.insert(path, case_insensitive, |node, is_end| {
-                node.exclude |= is_end
-            });
+            root.leave_out(path, case_insensitive);
         }
         for path in &config.hash {
-            root.insert(path, case_insensitive, |node, is_end| node.hash |= is_end);
+            root.hash(path, case_insensitive);
         }
         Some(ColumnRules {
             root,
             includes_all: config.include.is_empty(),
+            keys: beside::of_keys(config, beside, case_insensitive),
+            headers: beside::of_headers(config, beside, case_insensitive),
             case_insensitive,
-            hasher: Hasher {
-                salted: Sha256::new_with_prefix(config.salt.expose()),
-                text: String::new(),
-            },
+            hasher: Hasher::new(config.salt.expose()),
             plans: BTreeMap::new(),
+            key_plans: BTreeMap::new(),
         })
     }
 
-    /// Works out what is left of the values of `rows`; those of other rows count for nothing
-    /// afterwards.
+    /// Works out what is left of `rows`; those of other rows count for nothing afterwards.
     pub fn mask(&mut self, frame: &Frame<'_>, rows: &[u32]) -> Result<Masked> {
-        let mut masked = Masked {
-            plan: Plan::Whole,
-            texts: Vec::new(),
-            tagged: None,
-            refused: BTreeMap::new(),
-        };
-        if let Some(maps) = frame.maps() {
-            let wanted = Wanted::of(frame.rows(), rows);
-            let (mut values, mut text) = (TaggedBuilder::default(), String::new());
-            for row in 0..frame.rows() {
-                if wanted.owner(row).is_some() {
-                    values.cell(maps.record(row), &mut text);
-                }
-                values.end_row();
-            }
-            let context = Context {
-                text: &text,
-                names: Vec::new(),
-            };
-            masked.tagged = Some(masked::rewrite(
-                &mut self.judge(),
-                (&values.rows(), &context),
-                &wanted,
-                &mut masked.refused,
-            )?);
-            return Ok(masked);
-        }
-        if let Some((values, context)) = frame.tagged() {
-            let wanted = Wanted::of(frame.rows(), rows);
-            masked.tagged = Some(masked::rewrite(
-                &mut self.judge(),
-                (values, context),
-                &wanted,
-                &mut masked.refused,
-            )?);
-            return Ok(masked);
-        }
-        let Some(schema) = frame.value_schema() else {
-            return Ok(masked);
-        };
-        masked.plan = self.plan(frame.value_schema_id(), schema);
-        match (&masked.plan, frame.value_column()) {
-            (Plan::Struct(_, act), Some(column)) => {
-                let wanted = Wanted::of(frame.rows(), rows);
-                let mut hashing = Hashing {
-                    hasher: &mut self.hasher,
-                    texts: &mut masked.texts,
-                    refused: &mut masked.refused,
-                    path: Vec::new(),
-                };
-                hashing.walk(column, act, &wanted);
-            }
-            (Plan::Refused(refusal), _) => {
-                let refused = rows.iter().map(|row| (*row, refusal.error()));
-                masked.refused.extend(refused);
-            }
-            _ => {}
+        let wanted = Wanted::of(frame.rows(), rows);
+        let mut masked = Masked::default();
+        let value = self.masked_values(frame, rows, &wanted, &mut masked)?;
+        let key = self.masked_keys(frame, rows, &wanted, &mut masked)?;
+        (masked.value, masked.key) = (value, key);
+        if let (Some(root), Some(headers)) = (&self.headers, frame.tagged_headers()) {
+            let root = Root::beside(root);
+            let mut judge = Judge::new(self.case_insensitive, &mut self.hasher);
+            let left = masked.rewritten(&mut judge, headers, &wanted, &root)?;
+            masked.headers = Some(left);
         }
         Ok(masked)
     }
 
-    fn judge(&mut self) -> Judge<'_> {
-        Judge {
-            root: &self.root,
-            includes_all: self.includes_all,
-            case_insensitive: self.case_insensitive,
-            hasher: &mut self.hasher,
+    fn masked_values(
+        &mut self,
+        frame: &Frame<'_>,
+        rows: &[u32],
+        wanted: &Wanted,
+        masked: &mut Masked,
+    ) -> Result<Left> {
+        let root = Root::of_records(&self.root, self.includes_all);
+        if let Some(maps) = frame.maps() {
+            let (values, text) = masked::tagged_of(maps, frame.rows(), wanted);
+            let context = Context {
+                text: &text,
+                names: Vec::new(),
+            };
+            let mut judge = Judge::new(self.case_insensitive, &mut self.hasher);
+            let values = (&values.rows(), &context);
+            let left = masked.rewritten(&mut judge, values, wanted, &root)?;
+            return Ok(Left::Tagged(left));
+        }
+        if let Some(values) = frame.tagged_values() {
+            let mut judge = Judge::new(self.case_insensitive, &mut self.hasher);
+            let left = masked.rewritten(&mut judge, values, wanted, &root)?;
+            return Ok(Left::Tagged(left));
+        }
+        let Some(schema) = frame.value_schema() else {
+            return Ok(Left::Whole);
+        };
+        let id = frame.value_schema_id();
+        let plan = match self.plans.get(&id) {
+            Some(plan) => plan.clone(),
+            None => {
+                let plan = self.new_plan(schema);
+                self.plans.insert(id, plan.clone());
+                plan
+            }
+        };
+        Ok(masked.walked(&mut self.hasher, plan, frame.value_column(), (rows, wanted)))
+    }
+
+    fn masked_keys(
+        &mut self,
+        frame: &Frame<'_>,
+        rows: &[u32],
+        wanted: &Wanted,
+        masked: &mut Masked,
+    ) -> Result<Left> {
+        let Some(rule) = &self.keys else {
+            return Ok(Left::Whole);
+        };
+        if let Some(keys) = frame.tagged_keys() {
+            let root = match rule {
+                KeyRule::Hash => Root::hashed(),
+                KeyRule::Inside(node) => Root::beside(node),
+            };
+            let mut judge = Judge::new(self.case_insensitive, &mut self.hasher);
+            let left = masked.rewritten(&mut judge, keys, wanted, &root)?;
+            return Ok(Left::Tagged(left));
+        }
+        let Some(schema) = frame.key_schema() else {
+            return Ok(Left::Whole);
+        };
+        let id = frame.key_schema_id();
+        let plan = match self.key_plans.get(&id) {
+            Some(plan) => plan.clone(),
+            None => {
+                let plan = self.new_key_plan(rule, schema);
+                self.key_plans.insert(id, plan.clone());
+                plan
+            }
+        };
+        Ok(match plan {
+            Plan::Refused(Refusal::NothingLeft) => Left::Nothing,
+            plan => masked.walked(&mut self.hasher, plan, frame.key_column(), (rows, wanted)),
+        })
+    }
+
+    /// Returns the schema that the table sees of values of `schema`.
+    ///
+    /// # Errors
+    ///
+    /// Why the table sees no record of it.
+    pub fn seen(&self, schema: &Arc<SourceSchema>) -> Result<Arc<SourceSchema>> {
+        match self.new_plan(schema) {
+            Plan::Whole => Ok(Arc::clone(schema)),
+            Plan::Columns(seen, _) => Ok(seen),
+            Plan::Refused(refusal) => Err(refusal.error()),
         }
     }
 
-    fn plan(&mut self, id: u32, schema: &Arc<SourceSchema>) -> Plan {
-        if let Some(plan) = self.plans.get(&id) {
-            return plan.clone();
-        }
-        let plan = match schema.kind() {
+    fn new_plan(&self, schema: &Arc<SourceSchema>) -> Plan {
+        match schema.kind() {
             SourceKind::Map => Plan::Refused(Refusal::MapSchema),
             SourceKind::Struct => {
-                let inside = Fate::Inside(&self.root, self.includes_all);
-                match act(schema, &inside, self.case_insensitive) {
-                    Some((schema, act)) => Plan::Struct(schema, Arc::new(act)),
-                    None => Plan::Refused(Refusal::NothingLeft),
-                }
+                self.plan_of(schema, &Fate::Inside(&self.root, self.includes_all))
             }
             // The converter says that such a value is no record.
             _ => Plan::Whole,
-        };
-        self.plans.insert(id, plan.clone());
-        plan
+        }
+    }
+
+    fn new_key_plan(&self, rule: &KeyRule, schema: &Arc<SourceSchema>) -> Plan {
+        match (rule, schema.kind()) {
+            (KeyRule::Hash, _) => self.plan_of(schema, &Fate::Hash),
+            (KeyRule::Inside(_), SourceKind::Map) => Plan::Refused(Refusal::MapSchema),
+            (KeyRule::Inside(node), _) => self.plan_of(schema, &Fate::Inside(node, true)),
+        }
+    }
+
+    fn plan_of(&self, schema: &Arc<SourceSchema>, fate: &Fate<'_>) -> Plan {
+        match act(schema, fate, self.case_insensitive) {
+            Some((schema, act)) => Plan::Columns(schema, Arc::new(act)),
+            None => Plan::Refused(Refusal::NothingLeft),
+        }
     }
 }
 
 impl Refusal {
-    fn error(self) -> SinkError {
+    pub(super) fn error(self) -> SinkError {
         match self {
             Refusal::MapSchema => SinkError::data(
                 "COLUMN_RULES_UNSUPPORTED",
-                "column rules cannot be applied to a record whose schema is a map: make it a \
+                "column rules cannot be applied to a record or key whose schema is a map: make it a \
                  struct, or send it without a schema",
             ),
             Refusal::NothingLeft => SinkError::data(
@@ -276,15 +329,20 @@ impl Refusal {
     }
 }
 
-/// The rules with what is needed to apply them to one frame.
+/// What is needed to apply rules to values.
 pub(super) struct Judge<'r> {
-    pub(super) root: &'r Node,
-    pub(super) includes_all: bool,
     case_insensitive: bool,
     pub(super) hasher: &'r mut Hasher,
 }
 
-impl Judge<'_> {
+impl<'r> Judge<'r> {
+    fn new(case_insensitive: bool, hasher: &'r mut Hasher) -> Self {
+        Judge {
+            case_insensitive,
+            hasher,
+        }
+    }
+
     /// Returns what becomes of the field `name` below `node`.
     pub(super) fn fate<'n>(&self, node: &'n Node, included: bool, name: &str) -> Fate<'n> {
         fate(node, included, name, self.case_insensitive)
@@ -292,11 +350,7 @@ impl Judge<'_> {
 }
 
 fn fate<'n>(parent: &'n Node, included: bool, name: &str, case_insensitive: bool) -> Fate<'n> {
-    let node = match case_insensitive {
-        true => parent.children.get(&name.to_lowercase()),
-        false => parent.children.get(name),
-    };
-    let Some(node) = node else {
+    let Some(node) = parent.child(name, case_insensitive) else {
         return if included { Fate::Keep } else { Fate::Drop };
     };
     let included = included || node.include;
@@ -368,220 +422,10 @@ fn act(
     }
 }
 
-/// Which values of a column are wanted, and the row of the frame that each belongs to.
-pub(super) struct Wanted {
-    owners: Vec<Option<u32>>,
-}
-
-impl Wanted {
-    pub(super) fn of(count: usize, rows: &[u32]) -> Self {
-        let mut owners = vec![None; count];
-        for row in rows {
-            if let Some(owner) = owners.get_mut(usize::try_from(*row).unwrap_or(usize::MAX)) {
-                *owner = Some(*row);
-            }
-        }
-        Wanted { owners }
-    }
-
-    pub(super) fn owner(&self, index: usize) -> Option<u32> {
-        self.owners.get(index).copied().flatten()
-    }
-
-    /// Returns the same for the elements of lists or maps.
-    fn elements(&self, offsets: &[[u8; 4]]) -> Self {
-        let rows = offsets.len().saturating_sub(1);
-        let mut owners = vec![None; offset_at(offsets, rows)];
-        for row in 0..rows {
-            let owner = self.owner(row);
-            for element in span(offsets, row) {
-                if let Some(slot) = owners.get_mut(element) {
-                    *slot = owner;
-                }
-            }
-        }
-        Wanted { owners }
-    }
-}
-
-/// Walks columns and hashes values.
-struct Hashing<'m> {
-    hasher: &'m mut Hasher,
-    texts: &'m mut Vec<Texts>,
-    refused: &'m mut BTreeMap<u32, SinkError>,
-    path: Vec<String>,
-}
-
-impl Hashing<'_> {
-    fn walk(&mut self, column: &SourceColumn<'_>, act: &Act, wanted: &Wanted) {
-        match (act, column.data()) {
-            (Act::Keep, _) => {}
-            (Act::Hash(_), _) => self.hash(column, wanted),
-            (Act::Struct(_, acts), ColumnData::Struct(children)) => {
-                let fields = column.schema().fields();
-                for (index, act) in acts {
-                    if let (Some(child), Some(field)) = (children.get(*index), fields.get(*index)) {
-                        self.below(&field.name, child, act, wanted);
-                    }
-                }
-            }
-            (Act::List(_, act), ColumnData::Array { offsets, elements }) => {
-                self.below("element", elements, act, &wanted.elements(offsets));
-            }
-            (
-                Act::Map(_, key, value),
-                ColumnData::Map {
-                    offsets,
-                    keys,
-                    values,
-                },
-            ) => {
-                let wanted = wanted.elements(offsets);
-                self.below("key", keys, key, &wanted);
-                self.below("value", values, value, &wanted);
-            }
-            // An act is made for the schema that the column has.
-            _ => {}
-        }
-    }
-
-    fn below(&mut self, step: &str, column: &SourceColumn<'_>, act: &Act, wanted: &Wanted) {
-        self.path.push(step.to_owned());
-        self.walk(column, act, wanted);
-        self.path.pop();
-    }
-
-    fn hash(&mut self, column: &SourceColumn<'_>, wanted: &Wanted) {
-        let semantic = Semantic::of(column.schema());
-        let mut texts = Texts::default();
-        texts.offsets.reserve(column.rows() + 1);
-        texts.offsets.push([0; 4]);
-        for index in 0..column.rows() {
-            if let Some(row) = wanted.owner(index) {
-                let cell = column.cell(index);
-                if let Err(reason) = self.hasher.hash(cell, semantic, &mut texts.text) {
-                    let steps = self.path.iter().rev();
-                    let misfit =
-                        steps.fold(unhashable(reason, cell), |misfit, step| misfit.inside(step));
-                    self.refused.entry(row).or_insert_with(|| misfit.into());
-                }
-            }
-            let end = u32::try_from(texts.text.len()).unwrap_or(u32::MAX);
-            texts.offsets.push(end.to_le_bytes());
-        }
-        self.texts.push(texts);
-    }
-}
-
-/// Describes a value that has no canonical form.
-pub(super) fn unhashable(reason: Reason, cell: Cell<'_>) -> Misfit {
-    super::column::misfit(reason, cell).target("hash")
-}
-
-impl Hasher {
-    /// Appends the hash of `cell`, of null nothing.
-    pub(super) fn hash(
-        &mut self,
-        cell: Cell<'_>,
-        semantic: Semantic,
-        out: &mut String,
-    ) -> Result<(), Reason> {
-        let mut hasher = self.salted.clone();
-        match Value::read(cell, semantic)? {
-            None => return Ok(()),
-            Some(Value::Text(text)) => hasher.update(text),
-            Some(Value::Bytes(bytes)) => hasher.update(bytes),
-            Some(value) => {
-                self.text.clear();
-                write_text(value, &mut self.text)?;
-                hasher.update(&self.text);
-            }
-        }
-        for byte in hasher.finalize() {
-            // Writing to a text cannot fail.
-            let _ = write!(out, "{byte:02x}");
-        }
-        Ok(())
-    }
-}
-
-impl Masked {
-    /// Returns those of `rows` that may not be written, each with the reason.
-    pub fn refused_of<'m>(
-        &'m self,
-        rows: &'m [u32],
-    ) -> impl Iterator<Item = (u32, SinkError)> + use<'m> {
-        rows.iter()
-            .filter_map(|row| Some((*row, self.refused.get(row)?.again())))
-    }
-
-    /// Returns those of `rows` that may be written.
-    pub fn keep(&self, rows: &[u32]) -> Vec<u32> {
-        let rows = rows.iter().filter(|row| !self.refused.contains_key(row));
-        rows.copied().collect()
-    }
-
-    /// Returns `frame`, which this was made of, as the rules leave it.
-    pub fn frame<'b>(&'b self, frame: &'b Frame<'_>) -> Frame<'b> {
-        if let Some(tagged) = &self.tagged {
-            return frame.with_tagged(tagged.text(), tagged.rows());
-        }
-        let Plan::Struct(schema, act) = &self.plan else {
-            return frame.clone();
-        };
-        let mut texts = self.texts.iter();
-        let column = frame.value_column();
-        let column = column.map(|column| masked_column(column, act, &mut texts));
-        frame.with_columns(schema, column)
-    }
-}
-
-fn masked_column<'b>(
-    column: &'b SourceColumn<'_>,
-    act: &Act,
-    texts: &mut std::slice::Iter<'b, Texts>,
-) -> SourceColumn<'b> {
-    match (act, column.data()) {
-        (Act::Hash(schema), _) => {
-            let (offsets, text) = texts.next().map_or((&[][..], ""), |texts| {
-                (texts.offsets.as_slice(), texts.text.as_str())
-            });
-            column.with_data(schema, ColumnData::String { offsets, text })
-        }
-        (Act::Struct(schema, acts), ColumnData::Struct(children)) => {
-            let children = acts.iter().filter_map(|(index, act)| {
-                children
-                    .get(*index)
-                    .map(|child| masked_column(child, act, texts))
-            });
-            let children = children.collect();
-            column.with_data(schema, ColumnData::Struct(children))
-        }
-        (Act::List(schema, act), ColumnData::Array { offsets, elements }) => {
-            let (offsets, elements) = (*offsets, Box::new(masked_column(elements, act, texts)));
-            column.with_data(schema, ColumnData::Array { offsets, elements })
-        }
-        (
-            Act::Map(schema, key, value),
-            ColumnData::Map {
-                offsets,
-                keys,
-                values,
-            },
-        ) => {
-            let keys = Box::new(masked_column(keys, key, texts));
-            let values = Box::new(masked_column(values, value, texts));
-            let data = ColumnData::Map {
-                offsets,
-                keys,
-                values,
-            };
-            column.with_data(schema, data)
-        }
-        _ => column.clone(),
-    }
-}
-
 #[cfg(test)]
 #[path = "columns_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "columns_properties.rs"]
+mod properties;

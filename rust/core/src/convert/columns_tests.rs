@@ -2,6 +2,8 @@ use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::config::HashSalt;
+use crate::convert::scalar::write_text;
+use crate::convert::value::Value;
 use crate::schema::types::{CreateOptions, table_schema};
 use crate::wire::LogicalType;
 use crate::wire::testing::{FrameBuilder, Row, Value as Sent};
@@ -24,7 +26,7 @@ fn rules(include: &[&str], exclude: &[&str], hashed: &[&str]) -> ColumnRules {
         hash: owned(hashed),
         salt: HashSalt::new(SALT),
     };
-    ColumnRules::new(&config, false).expect("there are rules")
+    ColumnRules::new(&config, &[], false).expect("there are rules")
 }
 
 /// Returns the names of the columns of a table made from the masked frame, and each row as JSON.
@@ -253,16 +255,16 @@ fn names_match_whatever_their_case_when_asked() {
         exclude: vec!["EMAIL".to_owned(), "Home.CITY".to_owned()],
         ..ColumnConfig::default()
     };
-    let mut exact = ColumnRules::new(&config, false).unwrap();
+    let mut exact = ColumnRules::new(&config, &[], false).unwrap();
     assert_eq!(seen(&mut exact, &people(), 1).0.len(), 6);
-    let mut folded = ColumnRules::new(&config, true).unwrap();
+    let mut folded = ColumnRules::new(&config, &[], true).unwrap();
     let (columns, rows) = seen(&mut folded, &people(), 1);
     assert_eq!(columns.len(), 5);
     assert!(
         !rows[0].contains("London") && !rows[0].contains("ada"),
         "{rows:?}"
     );
-    assert!(ColumnRules::new(&ColumnConfig::default(), true).is_none());
+    assert!(ColumnRules::new(&ColumnConfig::default(), &[], true).is_none());
 }
 
 #[test]
@@ -271,9 +273,14 @@ fn records_that_cannot_be_judged_are_refused() {
     let map = SourceSchema::map(text(), text());
     let entries = Sent::Map(vec![(Sent::text("email"), Sent::text("x"))]);
     let map = FrameBuilder::with_value_schema(1, map).row(Row::new("t", 0, 0).value(entries));
+    let home = Sent::object([("city", Sent::text("London"))]);
+    let loose = Sent::object([("id", Sent::Int64(1)), ("home", home)]);
+    let loose = FrameBuilder::schemaless().row(Row::new("t", 0, 0).value(loose));
     for (frame, include, code) in [
         (&map, "email", "COLUMN_RULES_UNSUPPORTED"),
         (&people(), "nothing", "COLUMN_RULES_LEAVE_NOTHING"),
+        (&loose, "nothing", "COLUMN_RULES_LEAVE_NOTHING"),
+        (&loose, "home.zip", "COLUMN_RULES_LEAVE_NOTHING"),
     ] {
         let bytes = frame.encode();
         let frame = Frame::decode(&bytes, &frame.schemas()).unwrap();
@@ -282,6 +289,30 @@ fn records_that_cannot_be_judged_are_refused() {
         assert_eq!(refused.len(), 1);
         assert_eq!(refused[0].1.code(), code);
         assert_eq!(masked.keep(&[0]), [0; 0]);
+    }
+}
+
+// Promise: what a record itself has empty or null is nothing that rules have left out: it lands
+#[test]
+fn a_record_that_is_empty_anyway_lands() {
+    let object = |name: &str, value: Sent| Sent::object([(name, value)]);
+    for (value, left) in [
+        (Sent::Map(vec![]), "{}"),
+        (object("home", Sent::Null), r#"{"home":null}"#),
+        (object("home", Sent::Map(vec![])), r#"{"home":{}}"#),
+        (
+            object("home", object("zip", Sent::Null)),
+            r#"{"home":{"zip":null}}"#,
+        ),
+    ] {
+        let frame = FrameBuilder::schemaless().row(Row::new("t", 0, 0).value(value));
+        let bytes = frame.encode();
+        let frame = Frame::decode(&bytes, &frame.schemas()).unwrap();
+        let masked = rules(&["home.zip"], &[], &[]).mask(&frame, &[0]).unwrap();
+        assert_eq!(masked.keep(&[0]), [0], "{left}");
+        let mut text = String::new();
+        write_text(Value::Nested(masked.frame(&frame).value(0)), &mut text).unwrap();
+        assert_eq!(text, left);
     }
 }
 

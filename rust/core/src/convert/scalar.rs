@@ -39,7 +39,7 @@ pub fn to_i64(value: Value<'_>) -> Result<i64, Reason> {
         Value::Text(text) => number::parse_i64(text),
         Value::Decimal(value) | Value::Number(value) => value.to_i64(),
         Value::Date { days } => Ok(i64::from(days)),
-        Value::Time { raw, .. } | Value::Timestamp { raw, .. } => raw.ok_or(Reason::PrecisionLoss),
+        Value::Time { raw, .. } | Value::Timestamp { raw, .. } => raw,
         Value::WideDecimal { .. } => Err(Reason::OutOfRange),
         _ => Err(Reason::NotConvertible),
     }

@@ -43,17 +43,17 @@ pub enum Value<'a> {
     Time {
         /// Since midnight; the source may send more than a day or less than nothing.
         nanos: i128,
-        /// The number as the source sent it; milliseconds, if it has no fraction of one, for what
-        /// is no number there.
-        raw: Option<i64>,
+        /// The number as the source sent it; of what is no number there, milliseconds, or why they
+        /// are no number.
+        raw: Result<i64, Reason>,
     },
     /// A timestamp.
     Timestamp {
         /// Since the epoch.
         nanos: i128,
-        /// The number as the source sent it; milliseconds, if it has no fraction of one, for what
-        /// is no number there.
-        raw: Option<i64>,
+        /// The number as the source sent it; of what is no number there, milliseconds, or why they
+        /// are no number.
+        raw: Result<i64, Reason>,
         /// Whether it is a point in time, not the reading of a clock without zone.
         zoned: bool,
         /// Whether it may as well be meant as a date: `java.util.Date` without a schema.
@@ -93,7 +93,7 @@ impl<'a> Value<'a> {
             Cell::Time { ms } => time(i64::from(ms), NANOS_PER_MILLI),
             Cell::Timestamp { ms } => Value::Timestamp {
                 nanos: i128::from(ms) * i128::from(NANOS_PER_MILLI),
-                raw: Some(ms),
+                raw: Ok(ms),
                 zoned: true,
                 may_be_date: semantic == Semantic::Schemaless,
             },
@@ -132,11 +132,11 @@ fn decimal(unscaled: &[u8], scale: i32) -> Value<'_> {
     }
 }
 
-fn whole_millis(nanos: i128) -> Option<i64> {
+fn whole_millis(nanos: i128) -> Result<i64, Reason> {
     let unit = i128::from(NANOS_PER_MILLI);
     match nanos % unit {
-        0 => i64::try_from(nanos / unit).ok(),
-        _ => None,
+        0 => i64::try_from(nanos / unit).map_err(|_| Reason::OutOfRange),
+        _ => Err(Reason::PrecisionLoss),
     }
 }
 
@@ -161,14 +161,14 @@ fn integer<'a>(raw: i64, semantic: Semantic) -> Value<'a> {
 fn time<'a>(raw: i64, unit_nanos: i64) -> Value<'a> {
     Value::Time {
         nanos: i128::from(raw) * i128::from(unit_nanos),
-        raw: Some(raw),
+        raw: Ok(raw),
     }
 }
 
 fn timestamp<'a>(raw: i64, unit_nanos: i64, zoned: bool) -> Value<'a> {
     Value::Timestamp {
         nanos: i128::from(raw) * i128::from(unit_nanos),
-        raw: Some(raw),
+        raw: Ok(raw),
         zoned,
         may_be_date: false,
     }

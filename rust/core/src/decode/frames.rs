@@ -11,7 +11,7 @@ use super::refused::Refused;
 use super::{Format, Opened, Raw, SCHEMALESS};
 use crate::error::{Result, SinkError};
 use crate::wire::tagged_build::TaggedBuilder;
-use crate::wire::{Cell, Decoded, Frame, Part, SchemaRegistry};
+use crate::wire::{Cell, Decoded, Frame, SchemaRegistry, Slice};
 
 /// Schemas of one side whose columns are kept.
 const SLOTS_MAX: usize = 64;
@@ -78,8 +78,11 @@ enum Next<'r> {
 }
 
 impl Plain {
-    fn maps() -> Self {
-        Plain::Maps(Box::default(), Scratch::default())
+    fn of(records: bool) -> Self {
+        match records {
+            true => Plain::Maps(Box::default(), Scratch::default()),
+            false => Plain::tagged(),
+        }
     }
 
     fn tagged() -> Self {
@@ -140,11 +143,11 @@ impl Plain {
 }
 
 impl Side {
-    /// Values that are JSON without a schema.
-    pub fn json_values() -> Self {
+    /// Values that are JSON without a schema; all are `records`, or some may be anything else.
+    pub fn json_values(records: bool) -> Self {
         Side {
             name: "value",
-            kind: Kind::Plain(Plain::maps()),
+            kind: Kind::Plain(Plain::of(records)),
         }
     }
 
@@ -156,9 +159,9 @@ impl Side {
         }
     }
 
-    /// Values that are JSON with their schemas.
-    pub fn envelope_values() -> Self {
-        Side::values(Box::new(Envelope::default()))
+    /// Values that are JSON with their schemas; see [`json_values`](Self::json_values).
+    pub fn envelope_values(records: bool) -> Self {
+        Side::values(Box::new(Envelope::default()), records)
     }
 
     /// Keys that are JSON with their schemas.
@@ -166,9 +169,10 @@ impl Side {
         Side::keys(Box::new(Envelope::default()))
     }
 
-    /// Values of a format that has schemas.
-    pub fn values(format: Box<dyn Format>) -> Self {
-        Side::with_schemas("value", format, Plain::maps())
+    /// Values of a format that has schemas; those without one are JSON, as of
+    /// [`json_values`](Self::json_values).
+    pub fn values(format: Box<dyn Format>, records: bool) -> Self {
+        Side::with_schemas("value", format, Plain::of(records))
     }
 
     /// Keys of a format that has schemas.
@@ -524,7 +528,7 @@ impl FrameDecoder {
 
     /// Returns the rows that were decoded last, out of `frame`, as a frame of their own.
     pub fn part<'b>(&'b self, frame: &Frame<'b>, schemas: &SchemaRegistry) -> Result<Frame<'b>> {
-        let part = Part {
+        let part = Slice {
             first: self.rows.start,
             rows: self.rows.len(),
             skipped: &self.skipped,

@@ -306,8 +306,10 @@ fn number_limits(column: &Primitive, meaning: Meaning) -> &'static [Reason] {
     match (column, meaning) {
         (Primitive::Int, M::Integer) => &[OutOfRange],
         // Those of `java.time` are no numbers: they land as milliseconds if they are whole ones.
-        (Primitive::Int, M::Time | M::Timestamp) => &[OutOfRange, PrecisionLoss],
-        (Primitive::Long, M::Time | M::Timestamp) => &[PrecisionLoss],
+        (Primitive::Int, M::Time | M::Timestamp) | (Primitive::Long, M::Timestamp) => {
+            &[OutOfRange, PrecisionLoss]
+        }
+        (Primitive::Long, M::Time) => &[PrecisionLoss],
         (Primitive::Int | Primitive::Long, M::Float) => {
             &[OutOfRange, PrecisionLoss, NotConvertible]
         }

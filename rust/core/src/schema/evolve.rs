@@ -8,10 +8,10 @@
 //! | a required column becomes optional | mode `full`, never a key (identifier) column |
 //!
 //! Nothing is ever removed, renamed or retyped otherwise. New fields are optional and stand behind
-//! the others, in the order of the source. A field whose type cannot be a column's, or whose name
-//! differs from one that exists in nothing but case, is left out; the converter then refuses the
-//! records that have a value for it. With evolution off such fields are dropped, as the Apache sink
-//! does.
+//! the others, in the order of the source; in tables of format version 3 with the default that their
+//! source has. A field whose type cannot be a column's, or whose name differs from one that exists in
+//! nothing but case, is left out; the converter then refuses the records that have a value for it.
+//! With evolution off such fields are dropped, as the Apache sink does.
 //!
 //! `compare` looks at a schema, once, and `values` at records: those without a schema, and those
 //! whose schema leaves the size of a number open. Both only say what would be needed; the converter
@@ -130,7 +130,7 @@ impl EvolutionRules {
     fn types(&self) -> TypeRules {
         TypeRules {
             force_optional: self.force_optional,
-            nanoseconds: self.facts.is_v3,
+            is_v3: self.facts.is_v3,
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use iceberg::spec::PrimitiveType as Primitive;
 use iceberg::spec::{ListType, MapType, NestedField, NestedFieldRef, Schema, StructType, Type};
 
+use super::defaults::{self, with_default};
 use super::ids::FieldIds;
 use super::metadata::{self, MetadataColumn};
 use super::semantic::{self, Semantic};
@@ -34,15 +35,15 @@ pub struct CreateOptions {
     pub force_optional: bool,
     /// Columns to add behind those of the record.
     pub metadata_columns: Vec<MetadataColumn>,
-    /// Whether the table will hold nanoseconds: its format version is 3 or later.
-    pub nanoseconds: bool,
+    /// Whether the table will have format version 3, which has nanoseconds and defaults.
+    pub is_v3: bool,
 }
 
 impl CreateOptions {
     fn rules(&self) -> TypeRules {
         TypeRules {
             force_optional: self.force_optional,
-            nanoseconds: self.nanoseconds,
+            is_v3: self.is_v3,
         }
     }
 }
@@ -94,15 +95,15 @@ fn build(fields: Vec<NestedFieldRef>) -> Result<Schema> {
 pub struct TypeRules {
     /// Makes every field optional, also those inside of structs, lists and maps.
     pub force_optional: bool,
-    /// Whether the table can hold nanoseconds: its format version is 3 or later.
-    pub nanoseconds: bool,
+    /// Whether the table has format version 3, which has nanoseconds and defaults.
+    pub is_v3: bool,
 }
 
 impl From<bool> for TypeRules {
     fn from(force_optional: bool) -> Self {
         TypeRules {
             force_optional,
-            nanoseconds: false,
+            is_v3: false,
         }
     }
 }
@@ -162,8 +163,8 @@ fn semantic_type(semantic: Semantic, rules: TypeRules) -> Option<Primitive> {
         Semantic::MilliOfDay | Semantic::MicroOfDay | Semantic::NanoOfDay | Semantic::TimeText => {
             Primitive::Time
         }
-        Semantic::EpochNano if rules.nanoseconds => Primitive::TimestampNs,
-        Semantic::InstantNano if rules.nanoseconds => Primitive::TimestamptzNs,
+        Semantic::EpochNano if rules.is_v3 => Primitive::TimestampNs,
+        Semantic::InstantNano if rules.is_v3 => Primitive::TimestamptzNs,
         Semantic::EpochMilli
         | Semantic::EpochMicro
         | Semantic::EpochNano
@@ -253,23 +254,27 @@ fn struct_fields(
                 .with("source_type", semantic::type_name(&field.schema))
         })?;
         let required = !field.schema.optional && !rules.force_optional;
-        fields.push(new_field(
-            &field.name,
-            field_type,
-            required,
-            field.schema.doc.as_deref(),
-        ));
+        let new = NestedField::new(0, &field.name, field_type, required);
+        fields.push(Arc::new(described(new, &field.schema, rules)));
     }
     check_names(&fields)?;
     Ok(fields)
 }
 
-fn new_field(name: &str, field_type: Type, required: bool, doc: Option<&str>) -> NestedFieldRef {
-    let field = NestedField::new(0, name, field_type, required);
-    Arc::new(match doc {
+/// Gives `field` what its source says of it: its doc, and its default where the table can have one.
+pub(super) fn described(
+    field: NestedField,
+    source: &SourceSchema,
+    rules: TypeRules,
+) -> NestedField {
+    let field = match &source.doc {
         Some(doc) => field.with_doc(doc),
         None => field,
-    })
+    };
+    match rules.is_v3 {
+        true => with_default(field, source),
+        false => field,
+    }
 }
 
 fn inferred(value: Cell<'_>, depth: usize) -> Result<Option<Type>> {
@@ -400,6 +405,7 @@ fn unify_structs(left: &StructType, right: &StructType) -> Option<Vec<NestedFiel
             Some(known) => {
                 let mut unified = known.as_ref().clone();
                 *unified.field_type = unify(&known.field_type, &field.field_type)?;
+                defaults::follow(&mut unified);
                 unified.required &= field.required;
                 *known = Arc::new(unified);
             }
@@ -470,7 +476,7 @@ fn inferred_fields(
             _ => inferred(entry.value, depth + 1).map_err(|error| error.with("field", name))?,
         };
         if let Some(field_type) = field_type {
-            fields.push(new_field(name, field_type, false, None));
+            fields.push(Arc::new(NestedField::optional(0, name, field_type)));
         }
     }
     check_names(&fields)?;

@@ -142,13 +142,63 @@ pub struct TaggedValues<'a> {
 
 /// The rows of a frame from `first` on, in place of all.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'p> {
+pub struct Slice<'p> {
     /// The first row.
     pub first: usize,
     /// The number of rows.
     pub rows: usize,
     /// Rows that are not to be looked at: a bitmap as in a frame, of the rows of the part.
     pub skipped: &'p [u8],
+}
+
+/// Values, keys or headers in place of a frame's own.
+#[derive(Debug, Default)]
+pub(crate) struct Parts<'a> {
+    pub(crate) value: Option<Part<'a>>,
+    pub(crate) key: Option<Part<'a>>,
+    /// As [`Part::Tagged`].
+    pub(crate) headers: Option<(TaggedRows<'a>, &'a str)>,
+}
+
+/// Values or keys.
+#[derive(Debug)]
+pub(crate) enum Part<'a> {
+    /// None at all.
+    Nothing,
+    /// With a schema; without a column all are null.
+    Columns(Arc<SourceSchema>, Option<SourceColumn<'a>>),
+    /// Without a schema, with the texts that they point into. Names are those of the values that they
+    /// stand in place of.
+    Tagged(TaggedRows<'a>, &'a str),
+}
+
+impl<'a> Part<'a> {
+    fn in_place_of(self, old: &Values<'a>, id: u32) -> WithSchema<'a> {
+        match self {
+            Part::Nothing => (None, Values::None),
+            Part::Columns(schema, column) => (
+                Some((id, schema)),
+                column.map_or(Values::None, Values::Columns),
+            ),
+            Part::Tagged(rows, text) => {
+                let names = old.tagged().map(|(_, context)| context.names.clone());
+                let names = names.unwrap_or_default();
+                (
+                    None,
+                    Values::Tagged(rows, Arc::new(Context { text, names })),
+                )
+            }
+        }
+    }
+}
+
+impl<'a> Values<'a> {
+    fn tagged(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
+        match self {
+            Values::Tagged(rows, context) => Some((rows, context)),
+            _ => None,
+        }
+    }
 }
 
 /// A decoded frame. It borrows the bytes and copies none of the values.
@@ -274,7 +324,8 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns the frame with values that are neither structs nor maps as records of one field,
-    /// `name`. Values without a schema stay as they are, and so do nulls.
+    /// `name`. Nulls stay as they are, and so do values without a schema, which
+    /// [`BareValues`](super::BareValues) is for.
     #[must_use]
     pub fn with_values_in(mut self, name: &str) -> Frame<'a> {
         let Some((_, schema)) = &mut self.value_schema else {
@@ -302,42 +353,39 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Returns the frame with other values, in columns of `schema`; the schema keeps its id.
-    pub(crate) fn with_columns<'b>(
-        &self,
-        schema: &Arc<SourceSchema>,
-        column: Option<SourceColumn<'b>>,
-    ) -> Frame<'b>
+    /// Returns the frame with other values, keys or headers. Schemas keep their ids.
+    pub(crate) fn with_parts<'b>(&self, parts: Parts<'b>) -> Frame<'b>
     where
         'a: 'b,
     {
         let mut frame: Frame<'b> = self.clone();
-        frame.value_schema = Some((self.value_schema_id(), Arc::clone(schema)));
-        frame.value = column.map_or(Values::None, Values::Columns);
-        frame
-    }
-
-    /// Returns the frame with other values without a schema. Names stay those of the values that it
-    /// has; `text` begins with all of their texts.
-    pub(crate) fn with_tagged<'b>(&self, text: &'b str, rows: TaggedRows<'b>) -> Frame<'b>
-    where
-        'a: 'b,
-    {
-        let names = match &self.value {
-            Values::Tagged(_, context) => context.names.clone(),
-            _ => Vec::new(),
-        };
-        let mut frame: Frame<'b> = self.clone();
-        frame.value = Values::Tagged(rows, Arc::new(Context { text, names }));
+        if let Some(value) = parts.value {
+            let id = self.value_schema_id();
+            (frame.value_schema, frame.value) = value.in_place_of(&self.value, id);
+        }
+        if let Some(key) = parts.key {
+            let id = self.key_schema_id();
+            (frame.key_schema, frame.key) = key.in_place_of(&self.key, id);
+        }
+        if let Some((rows, text)) = parts.headers {
+            (_, frame.headers) = Part::Tagged(rows, text).in_place_of(&self.headers, 0);
+        }
         frame
     }
 
     /// Returns the values that have no schema, and what they point into.
-    pub(crate) fn tagged(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
-        match &self.value {
-            Values::Tagged(rows, context) => Some((rows, context)),
-            _ => None,
-        }
+    pub(crate) fn tagged_values(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
+        self.value.tagged()
+    }
+
+    /// Returns the keys that have no schema, and what they point into.
+    pub(crate) fn tagged_keys(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
+        self.key.tagged()
+    }
+
+    /// Returns the headers, and what they point into.
+    pub(crate) fn tagged_headers(&self) -> Option<(&TaggedRows<'a>, &Context<'a>)> {
+        self.headers.tagged()
     }
 
     /// Returns the records that a decoder made without a schema.
@@ -353,7 +401,7 @@ impl<'a> Frame<'a> {
     /// part is not the whole.
     pub fn decoded<'b>(
         &self,
-        part: &Part<'b>,
+        part: &Slice<'b>,
         value: Option<Decoded<'b>>,
         key: Option<Decoded<'b>>,
         schema: &dyn Fn(u32) -> Option<Arc<SourceSchema>>,

@@ -20,7 +20,8 @@ const FLAG_VERSION: u8 = 1 << 2;
 const FLAG_DOC: u8 = 1 << 3;
 const FLAG_DEFAULT: u8 = 1 << 4;
 const FLAG_PARAMETERS: u8 = 1 << 5;
-const FLAGS_KNOWN: u8 = (1 << 6) - 1;
+const FLAG_DEFAULT_TEXT: u8 = 1 << 6;
+const FLAGS_KNOWN: u8 = (1 << 7) - 1;
 
 /// The physical kind of a Connect schema (`org.apache.kafka.connect.data.Schema.Type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,8 +150,11 @@ pub struct SourceSchema {
     pub doc: Option<String>,
     /// The parameters, such as a Decimal's `scale`.
     pub parameters: BTreeMap<String, String>,
-    /// Whether the schema has a default. Its value does not travel: Frazil never substitutes it.
+    /// Whether the schema has a default. Frazil never substitutes it for a null.
     pub has_default: bool,
+    /// The default of a scalar other than bytes, as text: digits for numbers, days for dates,
+    /// milliseconds for times and timestamps. It becomes the default of a column of format version 3.
+    pub default: Option<String>,
     fields: Vec<SourceField>,
     key: Option<Arc<SourceSchema>>,
     value: Option<Arc<SourceSchema>>,
@@ -167,6 +171,7 @@ impl SourceSchema {
             doc: None,
             parameters: BTreeMap::new(),
             has_default: false,
+            default: None,
             fields: Vec::new(),
             key: None,
             value: None,
@@ -371,6 +376,9 @@ fn parse_node(reader: &mut Reader, depth: usize, nodes_left: &mut usize) -> Resu
             schema.parameters.insert(name, reader.text()?.to_owned());
         }
     }
+    if has(FLAG_DEFAULT_TEXT) {
+        schema.default = Some(reader.text()?.to_owned());
+    }
     schema.logical = logical_type(&schema)?;
     if kind == SourceKind::Map {
         schema.key = Some(Arc::new(parse_node(reader, depth + 1, nodes_left)?));
@@ -421,7 +429,8 @@ fn write_node(writer: &mut Writer, schema: &SourceSchema) {
         | flag(schema.version.is_some(), FLAG_VERSION)
         | flag(schema.doc.is_some(), FLAG_DOC)
         | flag(schema.has_default, FLAG_DEFAULT)
-        | flag(!schema.parameters.is_empty(), FLAG_PARAMETERS));
+        | flag(!schema.parameters.is_empty(), FLAG_PARAMETERS)
+        | flag(schema.default.is_some(), FLAG_DEFAULT_TEXT));
     if let Some(name) = &schema.name {
         writer.text(name);
     }
@@ -437,6 +446,9 @@ fn write_node(writer: &mut Writer, schema: &SourceSchema) {
             writer.text(name);
             writer.text(value);
         }
+    }
+    if let Some(default) = &schema.default {
+        writer.text(default);
     }
     for child in [&schema.key, &schema.value].into_iter().flatten() {
         write_node(writer, child);

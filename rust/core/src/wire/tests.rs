@@ -219,6 +219,7 @@ fn schemas_survive_their_bytes_and_keep_their_ids() {
         .named("shop.Order")
         .with_parameter("owner", "shop");
     (schema.version, schema.doc, schema.has_default) = (Some(4), Some("d".into()), true);
+    schema.default = Some("7".into());
     let bytes = schema.to_bytes();
     assert_eq!(SourceSchema::parse(&bytes).expect("valid"), schema);
     let mut registry = SchemaRegistry::default();

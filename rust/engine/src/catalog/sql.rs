@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use frazil_core::{Result, SinkError};
+use frazil_core::{ErrorKind, Result, SinkError};
 use iceberg::spec::{TableMetadata, TableMetadataBuilder};
 use iceberg::{MetadataLocation, NamespaceIdent, TableCreation, TableIdent};
 
@@ -171,7 +171,7 @@ impl SqlCatalog {
         // Nothing names the file yet: whatever happened to it, nothing was applied.
         write_metadata(&storage, &metadata, &location)
             .await
-            .map_err(CommitOutcome::Conflict)?;
+            .map_err(not_applied)?;
         Ok(LoadedTable {
             ident: current.ident.clone(),
             metadata: Arc::new(metadata),
@@ -199,16 +199,7 @@ impl SqlCatalog {
         commit: TableCommit,
     ) -> Result<LoadedTable, CommitOutcome> {
         // Until the swap, an error means that nothing was applied.
-        let current = self.load_to_rewrite(ident).await.map_err(|error| {
-            if matches!(
-                error.code(),
-                "TABLE_NOT_FOUND" | "TABLE_METADATA_UNSUPPORTED"
-            ) {
-                CommitOutcome::Refused(error)
-            } else {
-                CommitOutcome::Conflict(error)
-            }
-        })?;
+        let current = self.load_to_rewrite(ident).await.map_err(not_applied)?;
         let next = self.prepare(&current, commit).await?;
         let key = self.key(ident).map_err(CommitOutcome::Refused)?;
         let (old, new) = (current.metadata_location, next.metadata_location.clone());
@@ -228,7 +219,7 @@ impl SqlCatalog {
                 SinkError::retriable("COMMIT_CONFLICT", "another writer has committed meanwhile")
                     .with("table", ident),
             )),
-            Swap::NotDone(error) => Err(CommitOutcome::Conflict(error.with("table", ident))),
+            Swap::NotDone(error) => Err(not_applied(error.with("table", ident))),
             Swap::Unknown(error) => Err(CommitOutcome::Unknown(error.with("table", ident))),
         }
     }
@@ -339,6 +330,15 @@ impl Catalog for SqlCatalog {
             self.storage(warehouse)?;
         }
         self.run(|database| database.check()).await
+    }
+}
+
+/// Nothing was applied: what may pass is tried again, as after a lost race; anything else is told at
+/// once.
+fn not_applied(error: SinkError) -> CommitOutcome {
+    match error.kind() {
+        ErrorKind::Retriable => CommitOutcome::Conflict(error),
+        _ => CommitOutcome::Refused(error),
     }
 }
 

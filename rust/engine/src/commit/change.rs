@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use frazil_core::commit::outcome::has_moved;
 use frazil_core::commit::plan::{CommitPlan, check_table};
-use frazil_core::{Result, SinkError};
+use frazil_core::{ErrorKind, Result, SinkError};
 use iceberg::TableIdent;
 use iceberg::spec::TableMetadata;
 use uuid::Uuid;
@@ -42,6 +42,7 @@ pub(super) async fn race(
     lost: impl FnOnce() -> SinkError,
 ) -> Result<LoadedTable> {
     let mut refused: Option<(LoadedTable, SinkError)> = None;
+    let mut last = None;
     for attempt in 1..=ATTEMPTS {
         let loaded = catalog.load_table(ident).await?;
         check_table(&loaded.metadata)?;
@@ -62,11 +63,20 @@ pub(super) async fn race(
             CommitOutcome::Committed(loaded) => return Ok(loaded),
             CommitOutcome::Refused(error) => refused = Some((loaded, error)),
             CommitOutcome::Unauthorized(error) => return Err(error),
+            // Others won no race: the catalog or the store cannot do it.
+            CommitOutcome::Conflict(error) if error.kind() != ErrorKind::Retriable => {
+                return Err(error);
+            }
             CommitOutcome::Conflict(error) | CommitOutcome::Unknown(error) => {
                 tracing::info!(table = %ident, code = error.code(), "the change is made anew");
                 tokio::time::sleep(pause(attempt, PAUSE_MIN, PAUSE_MAX)).await;
+                last = Some(error);
             }
         }
     }
-    Err(lost().with("table", ident).with("attempts", ATTEMPTS))
+    let lost = lost().with("table", ident).with("attempts", ATTEMPTS);
+    Err(match last.or(refused.map(|(_, error)| error)) {
+        Some(last) => lost.caused_by(last),
+        None => lost,
+    })
 }

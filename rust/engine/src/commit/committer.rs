@@ -15,6 +15,8 @@ use frazil_core::control::segment::Segment;
 use frazil_core::limits::STATE_BYTES_MAX;
 use iceberg::TableIdent;
 
+use super::looks::Looks;
+use super::merge::MergePause;
 use super::run::Run;
 use super::wait::Cancel;
 use crate::catalog::{Catalog, LoadedTable};
@@ -80,6 +82,8 @@ pub struct TableCommitter {
     pub(super) identity: CommitIdentity,
     pub(super) settings: CommitSettings,
     pub(super) cancel: Cancel,
+    pub(super) looks: Looks,
+    pub(super) merge_pause: MergePause,
     /// One commit at a time: two of one process would only race each other.
     turn: tokio::sync::Mutex<()>,
     /// The table as it was seen last.
@@ -109,6 +113,8 @@ impl TableCommitter {
             },
             settings: CommitSettings::default(),
             cancel: Cancel::default(),
+            looks: Looks::default(),
+            merge_pause: MergePause::default(),
             turn: tokio::sync::Mutex::new(()),
             latest: std::sync::Mutex::default(),
             watch: std::sync::Mutex::default(),
@@ -148,6 +154,18 @@ impl TableCommitter {
     pub fn with_cancel(mut self, cancel: Cancel) -> Self {
         self.cancel = cancel;
         self
+    }
+
+    /// Lets the tables of a process share the turns to look at manifests.
+    #[must_use]
+    pub(crate) fn with_looks(mut self, looks: Looks) -> Self {
+        self.looks = looks;
+        self
+    }
+
+    /// Returns the turns to look at manifests of this table.
+    pub(crate) fn looks(&self) -> &Looks {
+        &self.looks
     }
 
     /// Sets how long and how often the loop tries.

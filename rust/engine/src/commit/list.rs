@@ -18,12 +18,9 @@ pub(super) async fn write_manifest_list(
     base: &Base,
     snapshot_id: i64,
     new: Vec<ManifestFile>,
+    old: Vec<ManifestFile>,
     location: &str,
 ) -> Result<Option<(u64, u64)>> {
-    let old = match &base.parent {
-        Some(parent) => manifests_of(storage, parent, base.format_version).await?,
-        None => Vec::new(),
-    };
     let scratch = Scratch::new();
     let output = scratch
         .io
@@ -60,6 +57,17 @@ pub(super) async fn write_manifest_list(
     match (base.first_row_id, next_row_id) {
         (Some(first), Some(next)) => Ok(Some((first, next.saturating_sub(first)))),
         _ => Ok(None),
+    }
+}
+
+/// Reads the list that a new snapshot goes on with.
+pub(super) async fn old_manifests(
+    storage: &TableStorage,
+    base: &Base,
+) -> Result<Vec<ManifestFile>> {
+    match &base.parent {
+        Some(parent) => manifests_of(storage, parent, base.format_version).await,
+        None => Ok(Vec::new()),
     }
 }
 

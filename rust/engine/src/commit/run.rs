@@ -15,21 +15,21 @@ use frazil_core::commit::state::WriterState;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::commit::view::TableView;
 use frazil_core::control::segment::Segment;
+use frazil_core::limits::MANIFEST_TABLE_TURNS;
 use frazil_core::{Result, SinkError};
 use futures::StreamExt;
 use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
 use super::committer::TableCommitter;
-use super::list::write_manifest_list;
+use super::list::{old_manifests, write_manifest_list};
+use super::looks::Looks;
 use super::manifest::metadata_location;
+use super::merge::{Merger, Place};
 use super::wait::Random;
 use crate::catalog::{CommitOutcome, LoadedTable, TableCommit};
 use crate::failpoint;
 use crate::storage::{TableStorage, store_error};
-
-/// Manifests that are looked at at the same time.
-const MANIFEST_CHECKS: usize = 8;
 
 impl TableView for LoadedTable {
     fn uuid(&self) -> Uuid {
@@ -67,6 +67,7 @@ pub(super) struct Run<'a> {
     machine: CommitMachine<LoadedTable, Random>,
     /// The storage of the table that was loaded last.
     storage: Option<TableStorage>,
+    merger: Merger,
 }
 
 impl<'a> Run<'a> {
@@ -80,6 +81,7 @@ impl<'a> Run<'a> {
             machine: CommitMachine::new(setup, segments, Random).with_watch(committer.watch()),
             committer,
             storage: None,
+            merger: Merger::default(),
         }
     }
 
@@ -131,15 +133,12 @@ impl<'a> Run<'a> {
         self.storage = Some(loaded.storage.clone());
     }
 
-    /// Looks at the manifests of `indexes` in turn, until something cannot be told.
+    /// Looks at the manifests of `indexes`, several at a time, until something cannot be told.
     async fn check(&self, indexes: Vec<usize>) -> Vec<Checked> {
+        let looks: Vec<_> = indexes.into_iter().map(|index| self.look(index)).collect();
+        let mut looks = futures::stream::iter(looks).buffered(MANIFEST_TABLE_TURNS);
         let mut found = Vec::new();
-        for index in indexes {
-            let segment = self.machine.segments().get(index);
-            let looked = match (&self.storage, segment) {
-                (Some(storage), Some(segment)) => changed_manifest(storage, segment).await,
-                _ => Err(SinkError::internal("there is nothing to look at")),
-            };
+        while let Some((index, looked)) = looks.next().await {
             let go_on = looked.is_ok();
             found.push((index, looked));
             if !go_on {
@@ -149,15 +148,27 @@ impl<'a> Run<'a> {
         found
     }
 
+    async fn look(&self, index: usize) -> Checked {
+        let segment = self.machine.segments().get(index);
+        let looked = match (&self.storage, segment) {
+            (Some(storage), Some(segment)) => {
+                changed_manifest(storage, segment, &self.committer.looks).await
+            }
+            _ => Err(SinkError::internal("there is nothing to look at")),
+        };
+        (index, looked)
+    }
+
     /// BUILD and SUBMIT.
     async fn submit(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
-        let cancel = &self.committer.cancel;
+        let committer = self.committer;
+        let cancel = &committer.cancel;
         let commit = match cancel.or(self.build(&submission)).await {
             None => return self.machine.cancelled(),
             Some(Err(error)) => return self.machine.answered(Answer::NotSent(error)),
             Some(Ok(commit)) => commit,
         };
-        let submitting = self.committer.catalog.commit(&submission.base, commit);
+        let submitting = committer.catalog.commit(&submission.base, commit);
         let Some(outcome) = cancel.or(submitting).await else {
             return self.machine.cancelled();
         };
@@ -177,11 +188,24 @@ impl<'a> Run<'a> {
         self.machine.answered(answer)
     }
 
-    async fn build(&self, submission: &Submission<LoadedTable>) -> Result<TableCommit> {
+    async fn build(&mut self, submission: &Submission<LoadedTable>) -> Result<TableCommit> {
         let LoadedTable {
             metadata, storage, ..
         } = &submission.base;
         let identity = &self.committer.identity;
+        let base = plan::base(metadata, &identity.branch);
+        let (commit_id, snapshot_id) = (submission.commit_id, submission.snapshot_id);
+        let old = old_manifests(storage, &base).await?;
+        let place = Place {
+            storage,
+            metadata,
+            looks: &self.committer.looks,
+            pause: &self.committer.merge_pause,
+            wid: &identity.wid,
+            commit_id,
+            snapshot_id,
+        };
+        let old = self.merger.merge(&place, old).await;
         let all = self.machine.segments();
         let segments: Vec<&Segment> = submission
             .batch
@@ -193,15 +217,13 @@ impl<'a> Run<'a> {
             .flat_map(|segment| &segment.manifests)
             .map(|sealed| sealed.manifest.clone())
             .collect();
-        let base = plan::base(metadata, &identity.branch);
-        let (commit_id, snapshot_id) = (submission.commit_id, submission.snapshot_id);
         let manifest_list = format!(
             "{}/snap-{snapshot_id}-{}-{commit_id}.avro",
             metadata_location(metadata),
             submission.attempt
         );
         let row_range =
-            write_manifest_list(storage, &base, snapshot_id, new, &manifest_list).await?;
+            write_manifest_list(storage, &base, snapshot_id, new, old, &manifest_list).await?;
         failpoint::pass("commit.after-manifest-list")?;
         let attempt = Attempt {
             identity,
@@ -294,14 +316,10 @@ pub(crate) async fn carry(
     let (commit_id, snapshot_id) = (Uuid::now_v7(), Random.snapshot_id());
     let folder = metadata_location(metadata);
     let manifest_list = format!("{folder}/snap-{snapshot_id}-1-{commit_id}.avro");
-    let row_range = write_manifest_list(
-        &table.storage,
-        &base,
-        snapshot_id,
-        Vec::new(),
-        &manifest_list,
-    )
-    .await?;
+    let (storage, old) = (&table.storage, old_manifests(&table.storage, &base).await?);
+    let new = Vec::new();
+    let row_range =
+        write_manifest_list(storage, &base, snapshot_id, new, old, &manifest_list).await?;
     let attempt = Attempt {
         identity,
         commit_id,
@@ -321,18 +339,13 @@ pub(crate) async fn carry(
 async fn changed_manifest(
     storage: &TableStorage,
     segment: &Segment,
+    looks: &Looks,
 ) -> Result<Option<RejectReason>> {
-    let sealed: Vec<(String, i64)> = segment
-        .manifests
-        .iter()
-        .map(|sealed| &sealed.manifest)
-        .map(|manifest| (manifest.manifest_path.clone(), manifest.manifest_length))
-        .collect();
-    let mut checks = futures::stream::iter(sealed)
-        .map(|(location, length)| check_length(storage.clone(), location, length))
-        .buffer_unordered(MANIFEST_CHECKS);
-    while let Some(changed) = checks.next().await {
-        if let Some(reason) = changed? {
+    for sealed in &segment.manifests {
+        let manifest = &sealed.manifest;
+        let (location, length) = (&manifest.manifest_path, manifest.manifest_length);
+        let _turn = looks.turn(0).await;
+        if let Some(reason) = check_length(storage, location, length).await? {
             return Ok(Some(reason));
         }
     }
@@ -341,17 +354,18 @@ async fn changed_manifest(
 
 /// Returns why the manifest at `location` is not the one of `length` bytes that was sealed.
 async fn check_length(
-    storage: TableStorage,
-    location: String,
+    storage: &TableStorage,
+    location: &str,
     length: i64,
 ) -> Result<Option<RejectReason>> {
-    let (store, path) = storage.store(&location)?;
+    let (store, path) = storage.store(location)?;
     let intact = match store.head(&path).await {
         Ok(found) => i64::try_from(found.size) == Ok(length),
         Err(object_store::Error::NotFound { .. }) => false,
-        Err(error) => return Err(store_error(&location, &error)),
+        Err(error) => return Err(store_error(location, &error)),
     };
-    Ok((!intact).then_some(RejectReason::ManifestChanged { path: location }))
+    let path = location.to_owned();
+    Ok((!intact).then_some(RejectReason::ManifestChanged { path }))
 }
 
 /// Returns the time, in milliseconds since the epoch.

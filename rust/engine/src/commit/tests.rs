@@ -3,6 +3,7 @@
 mod cases;
 mod create;
 mod faults;
+mod merge;
 mod races;
 mod sealed;
 

@@ -8,15 +8,12 @@ use std::time::{Duration, Instant};
 use frazil_core::control::channel::{Channel, ChannelSettings, Event, RemoteSegment};
 use frazil_core::control::message::{Answer, Ignored, TableName};
 use frazil_core::control::segment::Segment;
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::table::{Offer, TableHub};
 use super::{Hub, lock};
 use crate::commit::{Unsealed, read_sealed};
 
-/// Segments of other processes whose manifests are read at the same time.
-const CHECKS: usize = 8;
 /// Tries to read the manifests of a segment, which comes again anyway.
 const TRIES: u32 = 3;
 const TRY_PAUSE: Duration = Duration::from_secs(1);
@@ -35,7 +32,6 @@ pub(super) struct Link {
     dispatching: Mutex<()>,
     /// Segments whose manifests are read.
     checking: Mutex<BTreeSet<SegmentKey>>,
-    checks: Semaphore,
     said: Mutex<Said>,
 }
 
@@ -54,7 +50,6 @@ impl Link {
             channel: Mutex::new(Channel::new(settings)),
             dispatching: Mutex::default(),
             checking: Mutex::default(),
-            checks: Semaphore::new(CHECKS),
             said: Mutex::default(),
         }
     }
@@ -192,13 +187,14 @@ impl Drop for Check {
 
 impl Check {
     async fn run(self, table: Arc<TableHub>, remote: RemoteSegment) {
-        let Ok(_permit) = self.link.checks.acquire().await else {
-            return;
-        };
         let begun = Instant::now();
+        let bytes = remote.message.manifests.iter().map(|one| one.len).max();
         let mut tried = 0;
         let sealed = loop {
-            match self.read(&table, &remote, tried > 0).await {
+            let turn = table.committer().looks().turn(bytes.unwrap_or(0)).await;
+            let read = self.read(&table, &remote, tried > 0).await;
+            drop(turn);
+            match read {
                 Err(Unsealed::Failed(error)) if tried + 1 < TRIES => {
                     tried += 1;
                     tracing::warn!(table = %table.key().ident.0, reason = %error.report(),

@@ -53,12 +53,10 @@ fn schema_of(config: &TableConfig, frame: &Frame<'_>, row: u32) -> Result<Option
     if !complete {
         return Ok(None);
     }
-    let version = config.auto_create_props.get("format-version");
     let options = CreateOptions {
         force_optional: config.force_optional,
         metadata_columns,
-        // What version 2 has no type for.
-        nanoseconds: version.map(String::as_str) == Some("3"),
+        is_v3: config.creates_v3(),
     };
     table_schema(frame.value(row as usize), &options).map(Some)
 }

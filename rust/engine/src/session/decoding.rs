@@ -17,15 +17,16 @@ use super::delivery::Taken;
 
 /// Makes what decodes the records of a task; `None` when Connect's converters do that.
 pub(super) fn decoder(config: &SinkConfig) -> Option<FrameDecoder> {
+    // Where single values have a column, a value need not be a record.
+    let records = config.value_column.is_none();
     let value = match config.formats.value {
         DataFormat::Connect => None,
-        DataFormat::Json => Some(Side::json_values()),
-        DataFormat::JsonEnvelope => Some(Side::envelope_values()),
-        DataFormat::Registered(kind) => Some(Side::values(Box::new(registered(
-            config,
-            kind,
-            Part::Value,
-        )))),
+        DataFormat::Json => Some(Side::json_values(records)),
+        DataFormat::JsonEnvelope => Some(Side::envelope_values(records)),
+        DataFormat::Registered(kind) => {
+            let format = registered(config, kind, Part::Value);
+            Some(Side::values(Box::new(format), records))
+        }
     };
     let key = match config.formats.key {
         DataFormat::Connect => None,

@@ -6,10 +6,11 @@
 //! whole frame delivered again. Until it does, nothing more is taken in.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
-use frazil_core::wire::{Effects, Frame, Rejected};
+use frazil_core::wire::{BareValues, Effects, Frame, Rejected};
 use frazil_core::{Result, SinkError};
 
 use super::Inner;
@@ -71,9 +72,16 @@ impl Inner {
         taken: Taken<'_>,
         effects: &mut Effects,
     ) -> Result<()> {
-        let frame = &match &self.config.value_column {
-            Some(name) => frame.with_values_in(name),
-            None => frame,
+        let config = Arc::clone(&self.config);
+        let name = config.value_column.as_deref();
+        let bare = match name {
+            Some(name) => BareValues::of(&frame, name)?,
+            None => None,
+        };
+        let frame = &match (name, &bare) {
+            (_, Some(bare)) => bare.frame(&frame),
+            (Some(name), None) => frame.with_values_in(name),
+            (None, None) => frame,
         };
         let (rows, nulls) = taken.rows(frame);
         let mut shares = self.shares(frame, &rows, &nulls)?;

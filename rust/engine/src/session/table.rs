@@ -116,7 +116,11 @@ impl TableSlot {
         TableSlot {
             index,
             hub: hub.table(key, interval),
-            rules: ColumnRules::new(&config.columns, config.case_insensitive),
+            rules: ColumnRules::new(
+                &config.columns,
+                &config.metadata_columns,
+                config.case_insensitive,
+            ),
             masks: Vec::new(),
             config,
             open: None,

@@ -10,6 +10,7 @@ mod partitions;
 mod registry;
 mod resets;
 mod routes;
+mod sources;
 mod tables;
 mod topic;
 mod validate;

@@ -138,7 +138,8 @@ pub(super) const DEFAULTS: Group = Group {
             "iceberg.tables.value-column",
             String,
             "The column for values that are neither structs nor maps, as Connect's `StringConverter` \
-             and `ByteArrayConverter` make them; without it such records are errors.",
+             and `ByteArrayConverter` make them, with or without a schema; without it such records \
+             are errors.",
         ),
         Key::own(
             "iceberg.tables.null-value-behavior",
@@ -253,7 +254,9 @@ pub(super) const ROUTING: Group = Group {
         Key::own(
             "iceberg.tables.dynamic-tables-max",
             Int,
-            "How many tables records may name in one worker; records that name one more are errors.",
+            "How many tables records may name in one worker process, all its tasks of the connector \
+             together: with several workers the connector may have as many times more. Records that \
+             name one more are errors.",
         )
         .or("500")
         .within(1, 100_000),

@@ -246,3 +246,66 @@ fn metadata_and_key_columns_have_names_of_their_own() {
         ),
     ]);
 }
+
+// Promise: a key or metadata column that `columns.exclude` names is none of the table's
+#[test]
+fn column_rules_hold_for_columns_that_are_not_of_the_value() {
+    let names = |more: &[(&str, &str)]| {
+        let mut settings = vec![
+            ("iceberg.tables.metadata-columns", "_offset,_key,_headers"),
+            ("iceberg.tables.key-columns", "id,user.mail:mail"),
+            (
+                "iceberg.tables.columns.hash-salt",
+                "sixteen letters or more",
+            ),
+        ];
+        settings.extend(more);
+        let config = parse_sound(&settings);
+        let columns = config.tables[0].metadata_columns.iter();
+        let names = columns.map(|column| column.name.clone());
+        names.collect::<Vec<_>>()
+    };
+    let left = names(&[("iceberg.tables.columns.exclude", "_headers,mail,_offset")]);
+    assert_eq!(left, ["_key", "id"]);
+    let hashed = [("iceberg.tables.columns.hash", "id,_key.user,_headers.who")];
+    assert_eq!(names(&hashed).len(), 5);
+    let narrow = [
+        ("iceberg.tables.columns.hash", "id"),
+        ("iceberg.tables.columns.include", "note"),
+    ];
+    assert_eq!(names(&narrow).len(), 5);
+    let folded = [
+        ("iceberg.tables.columns.exclude", "MAIL"),
+        ("iceberg.tables.schema-case-insensitive", "true"),
+    ];
+    assert_eq!(names(&folded), ["_offset", "_key", "_headers", "id"]);
+    let asked = ("iceberg.tables.metadata-columns", "_offset,_key,_headers");
+    let keys = ("iceberg.tables.key-columns", "user.mail:mail");
+    let salt = (
+        "iceberg.tables.columns.hash-salt",
+        "sixteen letters or more",
+    );
+    let hash = |column| ("iceberg.tables.columns.hash", column);
+    assert_refused(&[
+        (
+            &[keys, ("iceberg.tables.columns.exclude", "user")],
+            "iceberg.tables.columns.exclude",
+            "puts it into column `mail`",
+        ),
+        (
+            &[asked, salt, hash("_headers")],
+            "iceberg.tables.columns.hash",
+            "name one header",
+        ),
+        (
+            &[asked, salt, hash("_offset")],
+            "iceberg.tables.columns.hash",
+            "where the record stands",
+        ),
+        (
+            &[asked, keys, salt, hash("_key")],
+            "iceberg.tables.columns.hash",
+            "name fields of it",
+        ),
+    ]);
+}

@@ -295,7 +295,7 @@ fn complaint_37_force_optional_reaches_every_level() {
 #[test]
 fn complaint_38_nanoseconds_land_in_version_3() {
     let options = CreateOptions {
-        nanoseconds: true,
+        is_v3: true,
         ..CreateOptions::default()
     };
     let nanos = SourceSchema::scalar(SourceKind::Int64).named("io.debezium.time.NanoTimestamp");

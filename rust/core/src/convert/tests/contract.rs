@@ -454,11 +454,11 @@ impl Source {
     }
 
     /// Returns the type of a new column.
-    fn new_type(&self, nanoseconds: bool) -> Type {
+    fn new_type(&self, is_v3: bool) -> Type {
         if let Some(schema) = &self.schema {
             let rules = TypeRules {
                 force_optional: true,
-                nanoseconds,
+                is_v3,
             };
             return type_of(schema, rules).unwrap();
         }
@@ -583,6 +583,8 @@ fn every_limit_of_a_cell_is_met_by_some_value() {
         (Value::text("yes"), target(PrimitiveType::Boolean), FORM),
         (Value::Int64(1 << 31), target(PrimitiveType::Int), RANGE),
         (Value::Timestamp(1 << 31), target(PrimitiveType::Int), RANGE),
+        (Value::Moment(1 << 62, 0, true), target(PrimitiveType::Long), RANGE),
+        (Value::Moment(0, 1, true), target(PrimitiveType::Long), LOSS),
         (Value::Float64(0.5), target(PrimitiveType::Long), LOSS),
         (Value::Float64(1e19), target(PrimitiveType::Long), RANGE),
         (Value::Float64(f64::NAN), target(PrimitiveType::Long), NOT),
@@ -643,7 +645,7 @@ fn every_limit_of_a_cell_is_met_by_some_value() {
 #[test]
 fn a_new_column_takes_what_it_was_made_for() {
     for source in sources() {
-        for nanoseconds in [false, true] {
+        for is_v3 in [false, true] {
             let sample = source.samples[0].clone();
             let frame = match &source.schema {
                 Some(schema) => structs(
@@ -656,12 +658,12 @@ fn a_new_column_takes_what_it_was_made_for() {
             let bytes = frame.encode();
             let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
             let options = CreateOptions {
-                nanoseconds,
+                is_v3,
                 ..CreateOptions::default()
             };
             let table = Arc::new(table_schema(decoded.value(0), &options).unwrap());
             let column = &table.as_struct().fields()[0].field_type;
-            assert_eq!(notation(column), notation(&source.new_type(nanoseconds)));
+            assert_eq!(notation(column), notation(&source.new_type(is_v3)));
             let (batch, refused) = convert(&table, &ConvertOptions::default(), &[frame]);
             assert_eq!(codes(&refused), [], "{} into {column}", source.name);
             assert!(!batch.column(0).is_null(0), "{}", source.name);

@@ -441,7 +441,7 @@ fn check(
     let bytes = frame.encode();
     let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
     let options = CreateOptions {
-        nanoseconds,
+        is_v3: nanoseconds,
         ..CreateOptions::default()
     };
     let table = Arc::new(table_schema(decoded.value(0), &options).unwrap());

@@ -328,11 +328,10 @@ fn annotated(
         }
     }
     let own = of.attributes.get("connect.default");
-    let of_field = field.and_then(|field| field.default);
-    schema.has_default = match of_field {
-        Some(something) => something,
-        None => own.is_some_and(|own| !own.is_null()),
-    };
+    let of_field = field.and_then(|field| field.default.as_ref());
+    let default = of_field.or(own).filter(|default| !default.is_null());
+    schema.has_default = default.is_some();
+    schema.default = default.and_then(|default| default_text(default, &schema));
     if of_field.is_some() && own.is_none() {
         schema = schema.with_parameter(&format!("{NAMESPACE}.field.default"), "true");
     }
@@ -350,6 +349,20 @@ fn annotated(
     }
     schema.optional = optional;
     schema.with_logical()
+}
+
+/// Returns a default as a schema has it, where it is one of a scalar.
+fn default_text(default: &Value, schema: &SourceSchema) -> Option<String> {
+    use SourceKind::{Boolean, Float32, Float64, Int8, Int16, Int32, Int64, String};
+    match (schema.kind(), default) {
+        (Boolean, Value::Bool(value)) => Some(value.to_string()),
+        (Int8 | Int16 | Int32 | Int64, Value::Number(value)) => {
+            value.as_i64().map(|value| value.to_string())
+        }
+        (Float32 | Float64, Value::Number(value)) => Some(value.to_string()),
+        (String, Value::String(text)) => Some(text.clone()),
+        _ => None,
+    }
 }
 
 fn connect_name<'t>(schema: &SourceSchema, of: &'t AvroType) -> Option<&'t str> {

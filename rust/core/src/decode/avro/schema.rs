@@ -65,8 +65,8 @@ pub(crate) struct AvroField {
     pub(crate) name: String,
     pub(crate) of: TypeId,
     pub(crate) doc: Option<String>,
-    /// Whether there is a default, and whether it is something else than null.
-    pub(crate) default: Option<bool>,
+    /// The default, which may be null.
+    pub(crate) default: Option<Value>,
     /// `connect.parameters` of the field.
     pub(crate) parameters: BTreeMap<String, String>,
 }
@@ -364,7 +364,7 @@ impl Parser {
             name: name.to_owned(),
             of,
             doc: text(attributes, "doc"),
-            default: attributes.get("default").map(|default| !default.is_null()),
+            default: attributes.get("default").cloned(),
             parameters: parameters(attributes),
         })
     }

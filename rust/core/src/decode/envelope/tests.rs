@@ -63,7 +63,7 @@ fn show(cell: Cell<'_>) -> String {
 type Bed = (FrameDecoder, SchemaRegistry);
 
 fn envelopes() -> Bed {
-    let decoder = FrameDecoder::new(Some(Side::envelope_values()), None);
+    let decoder = FrameDecoder::new(Some(Side::envelope_values(true)), None);
     (decoder, SchemaRegistry::default())
 }
 

@@ -53,7 +53,7 @@ fn decode(
 }
 
 fn records() -> FrameDecoder {
-    FrameDecoder::new(Some(Side::json_values()), None)
+    FrameDecoder::new(Some(Side::json_values(true)), None)
 }
 
 /// Shows the values of `texts`: JSON where they land, else the code.

@@ -10,6 +10,7 @@ use iceberg::spec::{
 
 use super::relation::is_promotion;
 use crate::error::{Result, SinkError};
+use crate::schema::defaults;
 use crate::schema::ids::FieldIds;
 use crate::schema::metadata::{self, MetadataColumn};
 use crate::schema::types;
@@ -189,6 +190,7 @@ impl Evolution {
                 // Where they contradict each other, the first counts.
                 if let Some(unified) = types::unify(&merged.field_type, &field.field_type) {
                     *merged.field_type = unified;
+                    defaults::follow(&mut merged);
                 }
                 known.field = Arc::new(merged);
                 return;
@@ -290,6 +292,7 @@ fn promote(field: &mut NestedField, to: &PrimitiveType) -> Result<()> {
         Type::Primitive(now) if now == to || is_promotion(to, now, true) => Ok(()),
         Type::Primitive(now) if is_promotion(now, to, true) => {
             *field.field_type = Type::Primitive(to.clone());
+            defaults::follow(field);
             Ok(())
         }
         now => Err(conflict("a column got a type that cannot be promoted")

@@ -142,10 +142,7 @@ impl Walk<'_> {
         match types::type_of(&field.schema, self.rules.types()) {
             Ok(new_type) => {
                 let new = NestedField::optional(0, &field.name, new_type);
-                let new = match &field.schema.doc {
-                    Some(doc) => new.with_doc(doc),
-                    None => new,
-                };
+                let new = types::described(new, &field.schema, self.rules.types());
                 self.found.evolution.add(&self.path, table, new);
             }
             Err(error) => self.found.left_out.push((path, error)),

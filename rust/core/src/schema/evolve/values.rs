@@ -10,7 +10,7 @@ use crate::convert::value::Value;
 use crate::error::Result;
 use crate::schema::names::Names;
 use crate::schema::semantic::Semantic;
-use crate::schema::types;
+use crate::schema::types::{self, TypeRules};
 use crate::wire::{Cell, MapRows, SourceSchema};
 
 const DECIMAL_PRECISION_MAX: u32 = 38;
@@ -318,7 +318,13 @@ impl Walk<'_> {
             return;
         }
         let new_type = match schema {
-            Some(schema) if !value.is_null() => types::type_of(schema, self.rules.types()).ok(),
+            Some(schema) if !value.is_null() => {
+                let rules = TypeRules {
+                    force_optional: true,
+                    ..self.rules.types()
+                };
+                types::type_of(schema, rules).ok()
+            }
             _ => types::type_of_value(value).ok().flatten(),
         };
         if let Some(new_type) = new_type {

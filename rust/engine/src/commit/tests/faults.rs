@@ -6,17 +6,21 @@ use async_trait::async_trait;
 use frazil_core::commit::location::{StateLocation, StoredIn};
 use frazil_core::{Result, SinkError};
 use iceberg::TableUpdate;
+use iceberg::spec::TableMetadata;
 
 use super::*;
 use crate::catalog::{CommitOutcome, TableCommit};
 use crate::commit::Cancel;
+use crate::commit::create::evolve_schema;
 
 /// What happens to one submission.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fault {
+pub(super) enum Fault {
     /// Passed on, answered as it is.
     None,
     ConflictBefore,
+    /// Called a conflict, but for a reason that no waiting cures.
+    ConflictForEver,
     /// Applied, then a proxy sent the request again and passed on the second answer.
     ConflictAfter,
     UnknownBefore,
@@ -49,7 +53,7 @@ enum Fault {
 
 /// A catalog that fails on command.
 #[derive(Debug)]
-struct Faulty {
+pub(super) struct Faulty {
     inner: Arc<dyn Catalog>,
     script: Mutex<VecDeque<Fault>>,
     /// What happens when the script is over.
@@ -61,11 +65,11 @@ struct Faulty {
     failing_loads: AtomicU32,
     submissions: AtomicU32,
     other: TableCommitter,
-    foreign: Mutex<Vec<Segment>>,
+    pub(super) foreign: Mutex<Vec<Segment>>,
 }
 
 impl Faulty {
-    fn new(world: &World, script: &[Fault]) -> Faulty {
+    pub(super) fn new(world: &World, script: &[Fault]) -> Faulty {
         Faulty {
             inner: world.catalog.clone(),
             script: Mutex::new(script.iter().copied().collect()),
@@ -105,6 +109,9 @@ impl Faulty {
         match fault {
             Fault::None => self.inner.commit(base, commit).await,
             Fault::ConflictBefore => CommitOutcome::Conflict(error()),
+            Fault::ConflictForEver => {
+                CommitOutcome::Conflict(SinkError::fatal("INJECTED", "injected"))
+            }
             Fault::UnknownBefore => CommitOutcome::Unknown(error()),
             Fault::Refused => CommitOutcome::Refused(error()),
             Fault::Unauthorized => CommitOutcome::Unauthorized(error()),
@@ -458,4 +465,49 @@ async fn a_cancellation_ends_the_waiting_and_loses_nothing() {
     assert_eq!(error.code(), "COMMIT_CANCELLED");
     assert_eq!(letters(&world.committer(WID).commit(batch).await), "C");
     world.assert_exactly_once("main", &[(0, 10)]).await;
+}
+
+fn with_column(metadata: &TableMetadata) -> Result<Option<Schema>> {
+    let schema = metadata.current_schema();
+    if schema.field_by_name("more").is_some() {
+        return Ok(None);
+    }
+    let id = metadata.last_column_id() + 1;
+    let more = NestedField::optional(id, "more", Type::Primitive(PrimitiveType::String));
+    let mut fields = schema.as_struct().fields().to_vec();
+    fields.push(Arc::new(more));
+    Ok(Some(Schema::builder().with_fields(fields).build().unwrap()))
+}
+
+// Promise: a change of a table that the catalog refuses fails at once, with what the catalog says
+#[tokio::test]
+async fn a_change_that_the_catalog_refuses_is_told_at_once() {
+    for fault in [Fault::Refused, Fault::Unauthorized, Fault::ConflictForEver] {
+        let world = World::new(FormatVersion::V2).await;
+        let mut faulty = Faulty::new(&world, &[]);
+        faulty.then = fault;
+        let changed = evolve_schema(&faulty, &world.ident, with_column).await;
+        assert_eq!(changed.unwrap_err().code(), "INJECTED", "{fault:?}");
+        assert_eq!(faulty.submissions.load(Ordering::SeqCst), 1, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_made_once_whatever_the_answers() {
+    use Fault::*;
+    for script in [
+        &[ConflictBefore][..],
+        &[UnknownBefore],
+        &[UnknownAfter],
+        &[RefusedAfter],
+    ] {
+        let world = World::new(FormatVersion::V2).await;
+        let faulty = Faulty::new(&world, script);
+        evolve_schema(&faulty, &world.ident, with_column)
+            .await
+            .unwrap();
+        let metadata = world.load().await.metadata;
+        assert!(with_column(&metadata).unwrap().is_none(), "{script:?}");
+        assert_eq!(metadata.last_column_id(), 2, "{script:?}");
+    }
 }

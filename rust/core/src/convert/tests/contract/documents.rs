@@ -61,13 +61,20 @@ fn limits_markdown() -> String {
         ("integers", M::Integer),
         ("floats", M::Float),
         ("decimals", M::Decimal),
+        ("decimals of variable scale", M::ScaledDecimal),
         ("text", M::Text),
         ("text without a schema", M::BareText),
         ("bytes", M::Bytes),
         ("dates", M::Date),
         ("times", M::Time),
         ("timestamps", M::Timestamp),
+        (
+            "dates and timestamps of parts (`Structured…`)",
+            M::DateParts,
+        ),
+        ("times of parts (`StructuredTime`)", M::TimeParts),
         ("geometries", M::Geometry),
+        ("lists, maps and structs", M::Struct),
     ];
     let mut text = String::from("| values | column | codes |\n|---|---|---|\n");
     for (name, meaning) in meanings {

@@ -11,7 +11,7 @@ fn connect(schema: &str) -> SourceSchema {
 fn column(schema: &str) -> String {
     let rules = TypeRules {
         force_optional: false,
-        nanoseconds: true,
+        is_v3: true,
     };
     type_of(&connect(schema), rules).unwrap().to_string()
 }
@@ -79,6 +79,7 @@ fn annotations_are_those_of_the_converter() {
 
     let small = field_of(&schema, "small");
     assert_eq!((small.kind(), small.has_default), (SourceKind::Int8, true));
+    assert_eq!(small.default.as_deref(), Some("3"));
     let flag = "io.confluent.connect.avro.field.default";
     assert_eq!(parameter(&small, flag).as_deref(), Some("true"));
 

@@ -12,7 +12,7 @@ fn connect(text: &str) -> SourceSchema {
 fn columns(text: &str) -> String {
     let rules = TypeRules {
         force_optional: false,
-        nanoseconds: true,
+        is_v3: true,
     };
     let iceberg::spec::Type::Struct(of) = type_of(&connect(text), rules).unwrap() else {
         panic!("{text} is no struct");

@@ -39,7 +39,8 @@ final class ControlChannel {
     private static final long COMPLAINT_MILLIS = 60_000;
     private static final long LEAVE_WAIT_MILLIS = 1_500;
     private static final int REQUEST_BYTES_MAX = 4 << 20;
-    private static final int OUTBOX_MESSAGES_MAX = 1_000;
+    /** The results of one commit of many tables and tasks come at once, thousands of a few hundred bytes. */
+    private static final int OUTBOX_MESSAGES_MAX = 50_000;
     private static final int OUTBOX_BYTES_MAX = 8 << 20;
 
     private static final Map<String, ControlChannel> CHANNELS = new HashMap<>();

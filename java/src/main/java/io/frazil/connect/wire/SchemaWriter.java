@@ -1,7 +1,9 @@
 package io.frazil.connect.wire;
 
+import java.math.BigDecimal;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.kafka.connect.data.Date;
 import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
 
@@ -14,6 +16,7 @@ public final class SchemaWriter {
     /** Nodes of a schema; {@code SCHEMA_FIELDS_MAX} of the native library. */
     private static final int NODES_MAX = 10_000;
     private static final int BYTES_MAX = 16 << 20;
+    private static final long MILLIS_PER_DAY = 86_400_000;
 
     private static final int FLAG_OPTIONAL = 1;
     private static final int FLAG_NAME = 1 << 1;
@@ -21,6 +24,7 @@ public final class SchemaWriter {
     private static final int FLAG_DOC = 1 << 3;
     private static final int FLAG_DEFAULT = 1 << 4;
     private static final int FLAG_PARAMETERS = 1 << 5;
+    private static final int FLAG_DEFAULT_TEXT = 1 << 6;
 
     private final ByteSink sink = new ByteSink(BYTES_MAX);
     private final StructPath around = new StructPath();
@@ -62,13 +66,15 @@ public final class SchemaWriter {
         }
         Map<String, String> parameters = schema.parameters();
         boolean parametrised = parameters != null && !parameters.isEmpty();
+        String defaultText = defaultText(schema);
         sink.u8(kind(schema.type()));
         sink.u8((schema.isOptional() ? FLAG_OPTIONAL : 0)
                 | (schema.name() != null ? FLAG_NAME : 0)
                 | (schema.version() != null ? FLAG_VERSION : 0)
                 | (schema.doc() != null ? FLAG_DOC : 0)
                 | (schema.defaultValue() != null ? FLAG_DEFAULT : 0)
-                | (parametrised ? FLAG_PARAMETERS : 0));
+                | (parametrised ? FLAG_PARAMETERS : 0)
+                | (defaultText != null ? FLAG_DEFAULT_TEXT : 0));
         if (schema.name() != null) {
             sink.text(schema.name());
         }
@@ -85,7 +91,25 @@ public final class SchemaWriter {
                 sink.text(parameter.getValue());
             }
         }
+        if (defaultText != null) {
+            sink.text(defaultText);
+        }
         children(schema, depth);
+    }
+
+    /** Returns the default of a scalar other than bytes, else null. */
+    private static String defaultText(Schema schema) {
+        Object value = schema.defaultValue();
+        if (value instanceof BigDecimal) {
+            return ((BigDecimal) value).toPlainString();
+        }
+        if (value instanceof java.util.Date) {
+            long millis = ((java.util.Date) value).getTime();
+            boolean isDay = Date.LOGICAL_NAME.equals(schema.name());
+            return Long.toString(isDay ? Math.floorDiv(millis, MILLIS_PER_DAY) : millis);
+        }
+        boolean isScalar = value instanceof Number || value instanceof Boolean || value instanceof String;
+        return isScalar ? value.toString() : null;
     }
 
     private void children(Schema schema, int depth) {

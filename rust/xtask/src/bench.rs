@@ -1,0 +1,42 @@
+//! `./x bench`: builds the plugin, fetches Apache Iceberg's sink and hands over to `tests/bench`.
+
+use std::process::Command;
+
+use crate::Failure;
+use crate::run::{Log, root};
+use crate::tools;
+
+/// Takes plugin and bed as they are.
+const BUILT: &str = "--built";
+/// Compares the sinks alone, in one JVM without Kafka.
+const SINK: &str = "--sink";
+
+/// Runs the benchmark with the options of `tests/bench`, and tells whether everything was measured.
+pub(crate) fn run(words: &[String]) -> Result<bool, Failure> {
+    let is = |wanted: &str| words.iter().any(|word| word == wanted);
+    if !is(BUILT) && !is("--help") {
+        lay()?;
+    }
+    let module = if is(SINK) { "bench.sink" } else { "bench" };
+    let mut command = Command::new(tools::python());
+    command.args(["-m", module]);
+    let ours = |word: &str| [BUILT, SINK].contains(&word);
+    command.args(words.iter().filter(|word| !ours(word)));
+    command.env("PYTHONPATH", root().join("tests"));
+    // Progress must show while it is made, also through the pipe.
+    command.env("PYTHONUNBUFFERED", "1");
+    Log::open("bench")?.run(&mut command)
+}
+
+fn lay() -> Result<(), Failure> {
+    println!("building the plugin (build/logs/dist.log)");
+    if !tools::dist(&Log::quiet("dist")?)? {
+        return Err("the plugin was not built: see build/logs/dist.log".to_owned());
+    }
+    println!("laying the bed and Apache Iceberg's sink (build/logs/bed.log)");
+    let log = Log::quiet("bed")?;
+    if !tools::bed(&log)? || !log.run(&mut tools::gradle(&[":bed:benchLibraries"]))? {
+        return Err("the bed was not laid: see build/logs/bed.log".to_owned());
+    }
+    Ok(())
+}
