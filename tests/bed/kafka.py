@@ -8,11 +8,18 @@ import time
 from pathlib import Path
 from typing import Callable, Iterable
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .artifacts import BROKER_VERSION, java, libraries
-from .process import BedError, Process, free_port, listens, wait_until, wait_until
+from .process import BedError, Process, free_port, listens, wait_until
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -66,6 +73,25 @@ def logging_options(folder: Path, version: str) -> list[str]:
     path = folder / "log4j2.properties"
     path.write_text(LOG4J2)
     return [f"-Dlog4j2.configurationFile={path}"]
+
+
+LOADING = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+
+
+def _patiently(ask: Callable):
+    """Asks again while a broker that has just started still loads its groups."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return ask()
+        except KafkaException as refused:
+            if time.monotonic() > deadline or refused.args[0].code() not in LOADING:
+                raise
+        time.sleep(0.25)
 
 
 class Broker:
@@ -185,13 +211,19 @@ class Broker:
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """Returns the offsets that a consumer group has committed."""
-        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        found = asked[group].result(30).topic_partitions
+
+        def asked():
+            listed = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+            return listed[group].result(30)
+
+        found = _patiently(asked).topic_partitions
         return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
     def members(self, group: str) -> int:
         """Counts the members of a consumer group."""
-        described = self.admin.describe_consumer_groups([group])[group].result(30)
+        described = _patiently(
+            lambda: self.admin.describe_consumer_groups([group])[group].result(30)
+        )
         return len(described.members)
 
     def wait_group_offsets(

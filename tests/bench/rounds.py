@@ -17,7 +17,7 @@ from .measure import Polled, busy_seconds, cpu_seconds, pauses, peak_rss_mb, pol
 from .scenarios import COLUMNS, FLOOR, PEER, List, Map, Scenario, Struct, Variant
 from .sitting import NAMESPACE, Sitting, Topic, control_topic
 
-LIMIT_S = 300
+LIMIT_S = 600
 Say = Callable[[str], None]
 
 

@@ -257,7 +257,7 @@ SCENARIOS = [
         "JSON behind JsonConverter into 800 identity partitions",
         "shop800",
         "json",
-        400_000,
+        200_000,
         behind(JSON),
         BEHIND,
         partition=(("country", "identity"),),

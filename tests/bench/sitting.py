@@ -220,15 +220,15 @@ def control_topic(table: str) -> str:
 
 
 def lay_peer(plugins: Path, s3: bool) -> None:
-    """Lays the peer, with its S3 part where it is needed: a scan of that takes long."""
+    """Lays the peer, with its part for S3 where that is needed."""
     folder = plugins / "iceberg-kafka-connect"
     folder.mkdir()
     parts = [peer_libraries()]
     if s3:
         parts.append(libraries(f"peer-s3-{PEER_VERSION}"))
-    for part in parts:
-        for jar in part.glob("*.jar"):
-            (folder / jar.name).symlink_to(jar)
+    # Both bring some of the same libraries.
+    for name, jar in {jar.name: jar for part in parts for jar in part.glob("*.jar")}.items():
+        (folder / name).symlink_to(jar)
 
 
 def lay_apicurio(plugins: Path) -> None:

@@ -159,12 +159,9 @@ impl Walk {
         let mut all: Vec<FieldDescriptor> = message.fields().collect();
         all.sort_by_key(|field| position(message, field));
         for field in all {
-            let is_flat = self.options.flatten_unions;
-            if is_flat
-                || !field
-                    .containing_oneof()
-                    .is_some_and(|of| !of.is_synthetic())
-            {
+            let oneof = field.containing_oneof();
+            let is_alone = oneof.is_none_or(|oneof| oneof.is_synthetic());
+            if is_alone || self.options.flatten_unions {
                 fields.push((field.name().to_owned(), self.field(&field, around)?));
             }
         }

@@ -166,11 +166,8 @@ async fn a_merge_survives_lost_races() {
             Fault::ForeignFirst,
         ];
         let faulty = Arc::new(Faulty::new(&world, &script));
-        faulty
-            .foreign
-            .lock()
-            .unwrap()
-            .push(world.segment(9, 0, &[(7, 0, 5)]).await);
+        let foreign = world.segment(9, 0, &[(7, 0, 5)]).await;
+        faulty.foreign.lock().unwrap().push(foreign);
         let racing = super::committer(faulty.clone(), &world.ident, WID);
         world.commit(&racing, 3).await;
         // Ours was written once for all attempts; the foreign commit, which was first, has its own.
