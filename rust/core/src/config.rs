@@ -26,6 +26,7 @@ mod framework;
 mod kafka;
 mod legacy;
 mod reader;
+mod registry;
 mod routing;
 mod suggest;
 
@@ -41,6 +42,7 @@ pub use layout::{LayoutConfig, SpecPolicy};
 pub use legacy::submitted;
 pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
+pub use registry::RegistryConfig;
 pub use routing::{DynamicTables, too_many_tables};
 pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
 pub use sort::SortTerm;

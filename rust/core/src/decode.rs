@@ -14,12 +14,20 @@
 //!
 //! Not here: where schemas of a registry come from (`engine::registry`).
 
+pub mod avro;
+pub(crate) mod bytes;
 pub mod columns;
+pub mod confluent;
 mod envelope;
 pub mod frames;
 pub(crate) mod json;
+pub mod json_schema;
 mod maps;
+pub mod protobuf;
 pub mod refused;
+pub mod registered;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,12 +36,17 @@ pub use columns::{Budget, ColumnBuilder, ColumnsBuilder};
 pub use frames::{FrameDecoder, Side};
 pub use refused::Refused;
 
+use crate::error::Result as SinkResult;
 use crate::wire::{MapCell, SourceSchema};
+use confluent::SchemaKey;
+use registered::RegistrySchema;
 
 /// The bytes of one value or key that is not null, with the headers of its record when the session
 /// asks for them.
 #[derive(Debug, Clone, Copy)]
 pub struct Raw<'a> {
+    /// The topic of the record.
+    pub topic: &'a str,
     /// The bytes as the producer wrote them.
     pub bytes: &'a [u8],
     /// The headers of the record.
@@ -58,6 +71,19 @@ pub const SCHEMALESS: usize = usize::MAX;
 /// Knows nothing of frames, tables and other records; keeps the plans of the schemas it met, a
 /// bounded number of them.
 pub trait Format: std::fmt::Debug + Send {
+    /// Begins a block: what was not to be had for the one before is asked for again.
+    fn begin_block(&mut self) {}
+
+    /// Returns the schema that must be [learned](Format::learn) before the record can be opened, if
+    /// there is one.
+    fn wants(&mut self, _raw: Raw<'_>) -> Option<SchemaKey> {
+        None
+    }
+
+    /// Takes a schema that was wanted, or why there is none; that is an error of each record that
+    /// names it.
+    fn learn(&mut self, _key: SchemaKey, _fetched: SinkResult<RegistrySchema>) {}
+
     /// Looks at the envelope of a record: says which schema it has and where its data are.
     /// `None` stands for null.
     fn open(&mut self, raw: Raw<'_>) -> Result<Option<Opened>, Refused>;

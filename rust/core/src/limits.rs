@@ -13,6 +13,10 @@ pub const BLOCK_SLOTS_MAX: usize = 4 << 20;
 pub const SCHEMA_FIELDS_MAX: usize = 10_000;
 /// Source schemas that one session remembers.
 pub const SCHEMAS_MAX: usize = 4_096;
+/// Writer schemas of registries that one session compiles, and their texts that one process keeps.
+pub const WRITER_SCHEMAS_MAX: usize = 4_096;
+/// Schemas that one schema of a registry refers to, directly and by others.
+pub const SCHEMA_REFERENCES_MAX: usize = 256;
 /// Rows that a table gathers before they become an Arrow batch for the writers.
 pub const BATCH_ROWS: usize = 8_192;
 /// Segments of one table and session that may wait for their commit.

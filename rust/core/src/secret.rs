@@ -24,6 +24,7 @@ pub const SECRET_MARKERS: &[&str] = &[
     "authorization",
     "jaas",
     "hash-salt",
+    "-user-info-",
 ];
 
 /// Tells whether the value of the key `name` must never be shown.
@@ -68,6 +69,7 @@ mod tests {
             "iceberg.kafka.ssl.keystore.password",
             "iceberg.kafka.ssl.keystore.key",
             "CLIENT_SECRET",
+            "frazil.schema.registry.basic.auth.user.info",
         ] {
             assert!(is_secret_key(name), "{name}");
         }

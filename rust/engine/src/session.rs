@@ -45,6 +45,7 @@ use crate::catalog::{self, Catalog};
 use crate::failpoint;
 use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
+use crate::registry::Registry;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
 pub(crate) use open::converter;
@@ -91,6 +92,8 @@ struct Inner {
     schemas: SchemaRegistry,
     /// Reads what Connect hands through as bytes.
     decoder: Option<FrameDecoder>,
+    /// Where the schemas are that records name.
+    registry: Option<Registry>,
     /// Decides everything about offsets.
     machine: TaskMachine,
     tables: Vec<TableSlot>,
@@ -120,7 +123,8 @@ impl Session {
             }
             Ok(catalog)
         })?;
-        let inner = Inner::new(config, runtime, catalog);
+        let registry = config.registry.as_ref().map(Registry::open).transpose()?;
+        let inner = Inner::new(config, runtime, catalog, registry);
         tracing::info!(connector = %inner.config.connector, task = inner.config.task,
             session = %inner.machine.session(), wid = %inner.config.wid, "task started");
         Ok(Arc::new(Session {
@@ -200,7 +204,12 @@ impl Session {
 }
 
 impl Inner {
-    fn new(config: Arc<SinkConfig>, runtime: Arc<Runtime>, catalog: Arc<dyn Catalog>) -> Inner {
+    fn new(
+        config: Arc<SinkConfig>,
+        runtime: Arc<Runtime>,
+        catalog: Arc<dyn Catalog>,
+        registry: Option<Registry>,
+    ) -> Inner {
         let hub = Hub::join(HubConfig::of(&config), &runtime, Arc::clone(&catalog));
         let (sender, outcomes) = mpsc::unbounded_channel();
         let session = Uuid::now_v7();
@@ -229,6 +238,7 @@ impl Inner {
             back_pressure: BackPressure::new(config.memory_bytes_max),
             routes: Routes::new(&config.routes),
             decoder: decoding::decoder(&config),
+            registry,
             config,
             context,
             hub,

@@ -1,6 +1,7 @@
 //! What the bytes of values and keys are, and whether Connect hands them through untouched.
 
 use super::reader::{Reader, shown};
+use crate::decode::registered::RegisteredKind;
 use crate::wire::FrameParts;
 
 /// The converter that hands bytes through.
@@ -18,6 +19,15 @@ pub enum DataFormat {
     Json,
     /// JSON with a schema, as Connect's JsonConverter writes it.
     JsonEnvelope,
+    /// Bytes that name a schema in a registry.
+    Registered(RegisteredKind),
+}
+
+impl DataFormat {
+    /// Tells whether it needs a schema registry.
+    pub fn is_registered(self) -> bool {
+        matches!(self, DataFormat::Registered(_))
+    }
 }
 
 /// The formats of both sides of records.
@@ -133,6 +143,9 @@ fn read_side(reader: &mut Reader<'_>, side: &str) -> DataFormat {
     let format = match word.as_str() {
         "json" => DataFormat::Json,
         "json-envelope" => DataFormat::JsonEnvelope,
+        "avro" => DataFormat::Registered(RegisteredKind::Avro),
+        "json-schema" => DataFormat::Registered(RegisteredKind::JsonSchema),
+        "protobuf" => DataFormat::Registered(RegisteredKind::Protobuf),
         _ => return DataFormat::Connect,
     };
     let converter = format!("{side}.converter");

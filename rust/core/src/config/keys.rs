@@ -10,6 +10,7 @@ mod layout;
 mod legacy;
 mod passed;
 mod process;
+mod registry;
 mod tables;
 
 pub(crate) use legacy::renamed;
@@ -123,6 +124,7 @@ pub const GROUPS: &[Group] = &[
     catalog::STORAGE,
     passed::TABLE_PROPERTIES,
     passed::KAFKA,
+    registry::REGISTRY,
     formats::DECODING,
     process::PROCESS,
     process::INTERNAL,

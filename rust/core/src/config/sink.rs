@@ -12,6 +12,7 @@ use super::kafka;
 use super::legacy;
 use super::problem::{ConfigProblem, Level, refusal};
 use super::reader::Reader;
+use super::registry::{self, RegistryConfig};
 use super::routing::{self, DynamicTables};
 use super::table::{self, TableConfig};
 use crate::commit::action::RollbackPolicy;
@@ -56,6 +57,8 @@ pub struct SinkConfig {
     pub value_column: Option<String>,
     /// What the bytes of values and keys are.
     pub formats: Formats,
+    /// Where their schemas are, when they name any.
+    pub registry: Option<RegistryConfig>,
     /// Whether every table skips records without a value.
     pub skips_nulls: bool,
     /// What frames have to hold of records beside their values.
@@ -184,6 +187,14 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
     let dynamic = routing::dynamic_tables(reader, &routes);
     let parts = frame_parts(reader, &routes);
     let formats = format::read(reader, parts);
+    let registry = registry::read(reader, formats);
+    let parts = FrameParts {
+        headers: parts.headers
+            || registry
+                .as_ref()
+                .is_some_and(|it| it.reads_headers(formats)),
+        ..parts
+    };
     let skips_nulls = reader.values().iter().all(|(key, value)| {
         !key.ends_with(".null-value-behavior") || value.trim().eq_ignore_ascii_case("skip")
     });
@@ -227,6 +238,7 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
             .word("iceberg.tables.value-column")
             .map(str::to_owned),
         formats,
+        registry,
         skips_nulls,
         parts,
         control: read_control(reader)?,

@@ -127,12 +127,12 @@ fn copy(
             rows.gather(values, out, i64::from_le_bytes);
         }
         (ColumnData::Int64(values), Primitives::Timestamp { values: out, .. })
-            if semantic == Semantic::EpochMicro =>
+            if matches!(semantic, Semantic::EpochMicro | Semantic::InstantMicro) =>
         {
             rows.gather(values, out, i64::from_le_bytes);
         }
         (ColumnData::Int64(values), Primitives::TimestampNanos { values: out, .. })
-            if semantic == Semantic::EpochNano =>
+            if matches!(semantic, Semantic::EpochNano | Semantic::InstantNano) =>
         {
             rows.gather(values, out, i64::from_le_bytes);
         }

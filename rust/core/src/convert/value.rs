@@ -149,9 +149,11 @@ fn integer<'a>(raw: i64, semantic: Semantic) -> Value<'a> {
         Semantic::MilliOfDay => time(raw, NANOS_PER_MILLI),
         Semantic::MicroOfDay => time(raw, NANOS_PER_MICRO),
         Semantic::NanoOfDay => time(raw, 1),
-        Semantic::EpochMilli => clock(raw, NANOS_PER_MILLI),
-        Semantic::EpochMicro => clock(raw, NANOS_PER_MICRO),
-        Semantic::EpochNano => clock(raw, 1),
+        Semantic::EpochMilli => timestamp(raw, NANOS_PER_MILLI, false),
+        Semantic::EpochMicro => timestamp(raw, NANOS_PER_MICRO, false),
+        Semantic::EpochNano => timestamp(raw, 1, false),
+        Semantic::InstantMicro => timestamp(raw, NANOS_PER_MICRO, true),
+        Semantic::InstantNano => timestamp(raw, 1, true),
         _ => Value::Int(raw),
     }
 }
@@ -163,11 +165,11 @@ fn time<'a>(raw: i64, unit_nanos: i64) -> Value<'a> {
     }
 }
 
-fn clock<'a>(raw: i64, unit_nanos: i64) -> Value<'a> {
+fn timestamp<'a>(raw: i64, unit_nanos: i64, zoned: bool) -> Value<'a> {
     Value::Timestamp {
         nanos: i128::from(raw) * i128::from(unit_nanos),
         raw: Ok(raw),
-        zoned: false,
+        zoned,
         may_be_date: false,
     }
 }

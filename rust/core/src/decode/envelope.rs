@@ -7,7 +7,7 @@
 //! are too large: here the record is refused. A null stays null, as with the converter's
 //! `replace.null.with.default=false`; fields that the schema has not are left out, as there.
 
-mod plan;
+pub(super) mod plan;
 mod schema;
 #[cfg(test)]
 mod tests;

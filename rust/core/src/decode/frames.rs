@@ -450,7 +450,12 @@ impl FrameDecoder {
                 continue;
             }
             let headers = frame.headers(row);
-            let raw = |bytes| Raw { bytes, headers };
+            let topic = topic_of(frame, row);
+            let raw = |bytes| Raw {
+                topic,
+                bytes,
+                headers,
+            };
             let value = self
                 .value
                 .as_mut()
@@ -544,6 +549,12 @@ impl FrameDecoder {
     pub fn take_refused(&mut self) -> BTreeMap<u32, SinkError> {
         std::mem::take(&mut self.refused)
     }
+}
+
+/// Returns the topic of a row, as Kafka gave it.
+fn topic_of<'f>(frame: &'f Frame<'_>, row: usize) -> &'f str {
+    let source = frame.source(row);
+    source.map_or("", |(run, _)| &run.partition.topic)
 }
 
 fn number(row: usize) -> u32 {

@@ -36,6 +36,16 @@ impl Refused {
         }))
     }
 
+    /// Creates the refusal of each record of a schema that cannot be used.
+    #[cold]
+    pub fn from_schema(error: SinkError) -> Self {
+        let mut message = error.message().to_owned();
+        for (name, value) in error.context() {
+            message.push_str(&format!(" ({name} `{value}`)"));
+        }
+        Refused::new(error.code(), message)
+    }
+
     /// Creates the refusal of a value by a plan that is wrong.
     #[cold]
     pub fn internal() -> Self {
@@ -52,7 +62,7 @@ impl Refused {
     /// Says that the bytes it counts begin behind `bytes` others.
     #[must_use]
     pub fn behind(mut self, bytes: usize) -> Self {
-        self.0.at = self.0.at.map(|at| at + bytes);
+        self.0.at = self.0.at.map(|at| at.saturating_add(bytes));
         self
     }
 

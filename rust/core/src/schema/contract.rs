@@ -94,7 +94,11 @@ impl Meaning {
             Semantic::MilliOfDay | Semantic::MicroOfDay | Semantic::NanoOfDay => {
                 return Meaning::Time;
             }
-            Semantic::EpochMilli | Semantic::EpochMicro | Semantic::EpochNano => {
+            Semantic::EpochMilli
+            | Semantic::EpochMicro
+            | Semantic::EpochNano
+            | Semantic::InstantMicro
+            | Semantic::InstantNano => {
                 return Meaning::Timestamp;
             }
             Semantic::VariableScaleDecimal => return Meaning::ScaledDecimal,

@@ -23,6 +23,10 @@ pub enum Semantic {
     EpochMicro,
     /// Nanoseconds since the epoch on a clock without zone (`io.debezium.time.NanoTimestamp`).
     EpochNano,
+    /// Microseconds since the epoch of a point in time (`timestamp-micros`, as Avro has it).
+    InstantMicro,
+    /// Nanoseconds since the epoch of a point in time (`timestamp-nanos`, as Avro has it).
+    InstantNano,
     /// ISO text of a point in time (`io.debezium.time.ZonedTimestamp`).
     ZonedTimestampText,
     /// ISO text of a date (`io.debezium.time.IsoDate`).
@@ -50,6 +54,8 @@ impl Semantic {
         let Some(name) = name.strip_prefix("io.debezium.") else {
             return match (name, schema.kind()) {
                 ("uuid", SourceKind::String) => Semantic::UuidText,
+                ("timestamp-micros", SourceKind::Int64) => Semantic::InstantMicro,
+                ("timestamp-nanos", SourceKind::Int64) => Semantic::InstantNano,
                 _ => Semantic::Plain,
             };
         };

@@ -164,11 +164,14 @@ fn semantic_type(semantic: Semantic, rules: TypeRules) -> Option<Primitive> {
             Primitive::Time
         }
         Semantic::EpochNano if rules.is_v3 => Primitive::TimestampNs,
+        Semantic::InstantNano if rules.is_v3 => Primitive::TimestamptzNs,
         Semantic::EpochMilli
         | Semantic::EpochMicro
         | Semantic::EpochNano
         | Semantic::TimestampText => Primitive::Timestamp,
-        Semantic::ZonedTimestampText => Primitive::Timestamptz,
+        Semantic::ZonedTimestampText | Semantic::InstantMicro | Semantic::InstantNano => {
+            Primitive::Timestamptz
+        }
         Semantic::UuidText => Primitive::Uuid,
         Semantic::VariableScaleDecimal => Primitive::String,
         Semantic::Plain | Semantic::Schemaless | Semantic::TemporalParts | Semantic::Geometry => {

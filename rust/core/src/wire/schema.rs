@@ -258,6 +258,12 @@ impl SourceSchema {
         self
     }
 
+    /// Makes it the built-in logical type that its name says, if it is one on the right kind.
+    pub(crate) fn with_logical(mut self) -> Result<Self> {
+        self.logical = logical_type(&self)?;
+        Ok(self)
+    }
+
     /// Returns this struct with other fields.
     pub(crate) fn with_fields(&self, fields: Vec<SourceField>) -> Self {
         SourceSchema {

@@ -39,6 +39,15 @@ const STORE_ADDRESS: &[&str] = &[
     "iceberg.catalog.gcs.service.host",
 ];
 
+/// What says who we are to a schema registry.
+const REGISTRY_LOGIN: &[&str] = &[
+    "frazil.schema.registry.basic.auth.user.info",
+    "frazil.schema.registry.bearer.auth.token",
+];
+const REGISTRY_URL: &str = "frazil.schema.registry.url";
+const REGISTRY_TRUST: &str = "frazil.schema.registry.ssl.truststore.location";
+const REGISTRY_KEYSTORE: &str = "frazil.schema.registry.ssl.keystore.location";
+
 /// The submitted keys.
 #[derive(Clone, Copy)]
 pub(super) struct Keys<'a> {
@@ -49,6 +58,22 @@ impl Keys<'_> {
     /// Returns `error` on the key that has to change.
     pub(super) fn problem(&self, error: &SinkError) -> ConfigProblem {
         ConfigProblem::error(self.key_of(error), error.report())
+    }
+
+    /// Returns an error of the schema registry on the key that has to change.
+    pub(super) fn registry_problem(&self, error: &SinkError) -> ConfigProblem {
+        let key = match error.code() {
+            "REGISTRY_UNAUTHORIZED" | "REGISTRY_FORBIDDEN" => self.first(
+                REGISTRY_LOGIN,
+                "frazil.schema.registry.basic.auth.user.info",
+            ),
+            "TLS_UNTRUSTED" => REGISTRY_TRUST.to_owned(),
+            _ => self
+                .named(error)
+                .filter(|key| [REGISTRY_TRUST, REGISTRY_KEYSTORE].contains(&key.as_str()))
+                .unwrap_or_else(|| REGISTRY_URL.to_owned()),
+        };
+        ConfigProblem::error(key, error.report())
     }
 
     /// Returns the key `own` of one table when it is set, else the one for all tables.

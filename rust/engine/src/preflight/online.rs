@@ -14,6 +14,7 @@ use iceberg::spec::{Schema, TableMetadata};
 
 use super::keys::{Keys, OFFSET_RESET};
 use crate::catalog::{self, Catalog, LoadedTable};
+use crate::registry::Registry;
 use crate::runtime::Runtime;
 
 /// How long all checks may take. Connect's REST answers within 90 s.
@@ -31,6 +32,7 @@ pub(super) fn check(
     settings: &BTreeMap<String, String>,
 ) -> Vec<ConfigProblem> {
     let keys = Keys { settings };
+    let mut problems = check_registry(keys, config);
     let asked = Runtime::shared().and_then(|runtime| {
         runtime.wait("checking the catalog", WAIT, async {
             let catalog = catalog::open(&config.catalog)?;
@@ -41,7 +43,21 @@ pub(super) fn check(
             Ok(tables.collect::<Vec<_>>().await.concat())
         })
     });
-    asked.unwrap_or_else(|error| vec![keys.problem(&error)])
+    problems.extend(asked.unwrap_or_else(|error| vec![keys.problem(&error)]));
+    problems
+}
+
+/// Asks the schema registry, where formats need one, for something that every one has.
+fn check_registry(keys: Keys<'_>, config: &SinkConfig) -> Vec<ConfigProblem> {
+    let Some(registry) = &config.registry else {
+        return Vec::new();
+    };
+    let asked = Registry::open(registry).and_then(|registry| {
+        let runtime = Runtime::shared()?;
+        runtime.wait("checking the schema registry", WAIT, registry.check())
+    });
+    let problem = asked.err().map(|error| keys.registry_problem(&error));
+    problem.into_iter().collect()
 }
 
 async fn check_one(

@@ -3,10 +3,14 @@
 //! Keeps: the offsets of a frame move when all of its parts were taken. A part that fails behind
 //! others that tables took makes the session start over, as one that fails half-way does.
 
+use std::collections::BTreeSet;
+
 use frazil_core::config::{DataFormat, SinkConfig};
-use frazil_core::decode::{FrameDecoder, Side};
-use frazil_core::wire::{Effects, Frame};
-use frazil_core::{Result, SinkError};
+use frazil_core::decode::confluent::{Part, SchemaKey};
+use frazil_core::decode::registered::{IdPlace, RegisteredFormat, RegisteredKind};
+use frazil_core::decode::{FrameDecoder, Raw, Side};
+use frazil_core::wire::{Cell, Effects, Frame};
+use frazil_core::{ErrorKind, Result, SinkError};
 
 use super::Inner;
 use super::delivery::Taken;
@@ -19,16 +23,100 @@ pub(super) fn decoder(config: &SinkConfig) -> Option<FrameDecoder> {
         DataFormat::Connect => None,
         DataFormat::Json => Some(Side::json_values(records)),
         DataFormat::JsonEnvelope => Some(Side::envelope_values(records)),
+        DataFormat::Registered(kind) => {
+            let format = registered(config, kind, Part::Value);
+            Some(Side::values(Box::new(format), records))
+        }
     };
     let key = match config.formats.key {
         DataFormat::Connect => None,
         DataFormat::Json => Some(Side::json_keys()),
         DataFormat::JsonEnvelope => Some(Side::envelope_keys()),
+        DataFormat::Registered(kind) => {
+            Some(Side::keys(Box::new(registered(config, kind, Part::Key))))
+        }
     };
     (value.is_some() || key.is_some()).then(|| FrameDecoder::new(value, key))
 }
 
+fn registered(config: &SinkConfig, kind: RegisteredKind, part: Part) -> RegisteredFormat {
+    let place = config.registry.as_ref().map(|registry| match part {
+        Part::Value => registry.value_id.clone(),
+        Part::Key => registry.key_id.clone(),
+    });
+    RegisteredFormat::new(kind, part, place.unwrap_or(IdPlace::Frame))
+}
+
+/// Returns the schemas that the new rows of a frame need and one side does not know yet.
+fn wanted(
+    decoder: &mut FrameDecoder,
+    part: Part,
+    frame: &Frame<'_>,
+    new: &[bool],
+) -> BTreeSet<SchemaKey> {
+    let mut keys = BTreeSet::new();
+    let side = match part {
+        Part::Value => decoder.value(),
+        Part::Key => decoder.key(),
+    };
+    let Some(format) = side.and_then(Side::format) else {
+        return keys;
+    };
+    format.begin_block();
+    for run in frame.runs() {
+        for row in run.first_row..run.first_row + run.rows {
+            let cell = match part {
+                Part::Value => frame.value(row),
+                Part::Key => frame.key(row),
+            };
+            let is_new = new.get(row).copied().unwrap_or(false);
+            let (Cell::Bytes(bytes), true) = (cell, is_new) else {
+                continue;
+            };
+            let raw = Raw {
+                topic: &run.partition.topic,
+                bytes,
+                headers: frame.headers(row),
+            };
+            keys.extend(format.wants(raw));
+        }
+    }
+    keys
+}
+
 impl Inner {
+    /// Asks the registry for the schemas that the new rows need. No offset has moved when this
+    /// fails; a schema that the registry does not know is an error of the records that name it.
+    pub(super) fn learn_schemas(
+        &self,
+        decoder: &mut FrameDecoder,
+        frame: &Frame<'_>,
+        new: &[bool],
+    ) -> Result<()> {
+        let Some(registry) = &self.registry else {
+            return Ok(());
+        };
+        for part in [Part::Value, Part::Key] {
+            for key in wanted(decoder, part, frame, new) {
+                let asked = self
+                    .context
+                    .wait("asking the schema registry", registry.schema(&key));
+                let fetched = match asked {
+                    Err(error) if error.kind() != ErrorKind::Data => return Err(error),
+                    fetched => fetched,
+                };
+                let side = match part {
+                    Part::Value => decoder.value(),
+                    Part::Key => decoder.key(),
+                };
+                if let Some(format) = side.and_then(Side::format) {
+                    format.learn(key, fetched);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the rows of `frame` that are `new`, decoded.
     pub(super) fn take_decoded(
         &mut self,
@@ -37,6 +125,7 @@ impl Inner {
         new: &[bool],
         effects: &mut Effects,
     ) -> Result<()> {
+        self.learn_schemas(decoder, frame, new)?;
         let mut first = 0;
         while first < frame.rows() {
             let taken = self.take_part(decoder, frame, (first, new), effects);

@@ -7,6 +7,7 @@ mod evolution;
 mod failures;
 mod layout;
 mod partitions;
+mod registry;
 mod resets;
 mod routes;
 mod sources;

@@ -3,10 +3,14 @@
 use super::KeyType::String;
 use super::{Group, Key};
 
-const FORMATS: &[&str] = &["connect", "json", "json-envelope"];
-const NOT_YET: &str = "`json-schema`, `avro` and `protobuf` are not decoded natively yet: use `connect` \
-                       with their converter";
-
+const FORMATS: &[&str] = &[
+    "connect",
+    "json",
+    "json-envelope",
+    "json-schema",
+    "avro",
+    "protobuf",
+];
 /// Keys about native decoding.
 pub(super) const DECODING: Group = Group {
     title: "Native decoding",
@@ -19,11 +23,12 @@ pub(super) const DECODING: Group = Group {
             "What the bytes of record values are. `connect`: whatever `value.converter` makes of \
              them. Else set `value.converter` to \
              `org.apache.kafka.connect.converters.ByteArrayConverter`; `json` is then JSON without \
-             a schema, and `json-envelope` JSON as Connect's JsonConverter writes it, with `schema` \
-             and `payload`.",
+             a schema, `json-envelope` JSON as Connect's JsonConverter writes it, with `schema` and \
+             `payload`; `json-schema`, `avro` and `protobuf` are those formats with a schema in a \
+             registry (`frazil.schema.registry.url`).",
         )
         .or("connect")
-        .one_of(FORMATS, NOT_YET)
+        .one_of(FORMATS, "")
         .medium(),
         Key::own(
             "frazil.key.format",
@@ -32,6 +37,6 @@ pub(super) const DECODING: Group = Group {
              route, a metadata column or `key-row`.",
         )
         .or("connect")
-        .one_of(FORMATS, NOT_YET),
+        .one_of(FORMATS, ""),
     ],
 };

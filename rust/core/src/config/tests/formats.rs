@@ -41,13 +41,9 @@ fn a_format_needs_bytes_and_somebody_who_reads_them() {
         ),
         (&[KEY_FORMAT, KEY_COLUMN], "key.converter", BYTES),
         (
-            &[
-                ("frazil.value.format", "protobuf"),
-                CONVERTER,
-                ("iceberg.tables.value-column", "v"),
-            ],
-            "frazil.value.format",
-            "not decoded natively yet",
+            &[("frazil.value.format", "protobuf"), CONVERTER],
+            "frazil.schema.registry.url",
+            "missing",
         ),
     ]);
     assert_warned(&[(&[CONVERTER], "frazil.value.format", "no records")]);

@@ -174,6 +174,16 @@ fn connect_sources() -> Vec<Source> {
             texts_after(UUID),
         ),
         with_schema(
+            "int64:timestamp-micros",
+            scalar(Int64).named("timestamp-micros"),
+            vec![Value::Int64(86_400_000_000), Value::Int64(-1)],
+        ),
+        with_schema(
+            "int64:timestamp-nanos",
+            scalar(Int64).named("timestamp-nanos"),
+            vec![Value::Int64(86_400_000_000_000), Value::Int64(-1)],
+        ),
+        with_schema(
             "array<int32?>",
             SourceSchema::array(scalar(Int32).optional()),
             vec![

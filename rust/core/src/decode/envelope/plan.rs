@@ -18,7 +18,7 @@ const DAY_MS: i64 = 86_400_000;
 
 /// How values of one schema are decoded.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     kind: Kind,
     optional: bool,
     type_name: &'static str,
@@ -59,7 +59,7 @@ struct Field {
 
 impl Plan {
     /// Works out how values of `schema` are decoded.
-    pub(super) fn of(schema: &SourceSchema) -> Plan {
+    pub(crate) fn of(schema: &SourceSchema) -> Plan {
         let child = |child: Option<&std::sync::Arc<SourceSchema>>| match child {
             Some(child) => Box::new(Plan::of(child)),
             None => Box::new(Plan::of(&SourceSchema::scalar(SourceKind::String))),
@@ -95,7 +95,7 @@ impl Plan {
     }
 
     /// Decodes the value that comes next into `out`: exactly one is pushed, or none on an error.
-    pub(super) fn decode(
+    pub(crate) fn decode(
         &self,
         lexer: &mut Lexer<'_>,
         out: &mut ColumnBuilder,

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use super::answers::{self, CredentialsAnswer, TableAnswer};
 use super::auth::Auth;
 use super::config::{Config, ConfigAnswer, has_static_keys};
-use super::http::{Answer, Http, Request, user_headers};
+use super::http::{self, Answer, Http, Request, user_headers};
 use super::{credentials, paths};
 use crate::storage::CredentialScope;
 
@@ -47,7 +47,7 @@ impl Session {
     pub(super) fn new(user: &BTreeMap<String, String>) -> Result<Session> {
         let base = base_url(crate::catalog::required(user, "uri")?)?;
         Ok(Session {
-            http: Http::new(user)?,
+            http: http::client(user)?,
             auth: Auth::new(&base, user)?,
             base,
             headers: user_headers(user)?,
