@@ -44,7 +44,9 @@ def test_json_is_decoded_natively(worker, broker, sql, name):
     config = native(sql, name, "json", dead)
     with running(worker, name, config):
         view.wait_rows(500, 60)
-        wait_until("the offsets", lambda: view.offsets() == {name: [505]}, 30)
+        assert len(broker.read(dead, len(broken), 30)) == len(broken)
+    # The last ones have no rows: only Connect's own offsets say that they are done with.
+    broker.wait_group_offsets(f"connect-{name}", {(name, 0): 505})
     broker.produce_json(name, data.orders(500, 500))
     with running(worker, name, config):
         view.wait_rows(1000, 60)
