@@ -21,10 +21,12 @@ from bed.read import TableView
 
 from .report import ratio, spread
 from .rounds import compare, newest
+from .scenarios import native
 from .sitting import WORKER_VERSION
 
 # What comes in, and how many times less CPU than Apache's Frazil is to use.
 GOALS = {"struct": 4.0, "json": 1.8, "json-raw": 5.0}
+KEYS = {"json-raw": [f"{key}={value}" for key, value in native("json").items()]}
 
 
 def arguments() -> argparse.Namespace:
@@ -50,7 +52,7 @@ def run(name: str, options: argparse.Namespace, folder: Path) -> list[dict]:
     classpath = f"{libraries('bench')}/classes:{plugin_jar()}:{peer_libraries()}/*:{sqlite}:{kafka}/*"
     command = [java(), "-Xmx2g", "-XX:+UseG1GC", *logging_options(folder, WORKER_VERSION), "-cp", classpath]
     command += ["io.frazil.bench.SinkBench", str(folder), name, str(options.records)]
-    command += [str(options.rounds), str(options.batch), *options.set]
+    command += [str(options.rounds), str(options.batch), *KEYS.get(name, []), *options.set]
     found = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
         said = []
@@ -68,7 +70,8 @@ def run(name: str, options: argparse.Namespace, folder: Path) -> list[dict]:
                     flush=True,
                 )
     if child.returncode != 0:
-        raise BedError("".join(said[-40:]))
+        causes = [line for line in said if line.startswith(("Exception in ", "Caused by: "))]
+        raise BedError((causes or said)[-1].strip() if said else "the JVM said nothing")
     return found
 
 
@@ -113,7 +116,7 @@ def main() -> int:
         except BedError as error:
             good = False
             print(f"{name}: NOT MEASURED: {error}", file=sys.stderr, flush=True)
-            result = {"scenario": f"sink-{name}", "error": str(error).strip().splitlines()[-1][:500]}
+            result = {"scenario": f"sink-{name}", "error": str(error)}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         lines.append(result)

@@ -55,7 +55,7 @@ final class FrazilTarget implements SinkBench.Target {
 
   /** Commits what is open, and insists that it is everything. */
   @Override
-  public void close() {
+  public void finish() {
     Map<TopicPartition, OffsetAndMetadata> all = Map.of(PARTITION, new OffsetAndMetadata(records));
     task.preCommit(all);
     task.close(Set.of(PARTITION));

@@ -28,12 +28,11 @@ public final class SinkBench {
       (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
   private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
 
-  /** Something that takes all records of a run; when it is closed, they are in its table. */
-  interface Target extends AutoCloseable {
+  /** Something that takes all records of a run; when it is finished, they are in its table. */
+  interface Target {
     void put(List<SinkRecord> records);
 
-    @Override
-    void close();
+    void finish();
   }
 
   private final SinkTables tables;
@@ -76,16 +75,16 @@ public final class SinkBench {
     long cpu = SYSTEM.getProcessCpuTime();
     long thread = THREADS.getCurrentThreadCpuTime();
     long wall = System.nanoTime();
-    try (Target target = target(side, table)) {
-      for (long first = 0; first < records; first += batch) {
-        long end = Math.min(first + batch, records);
-        List<SinkRecord> some = new ArrayList<>(batch);
-        for (long number = first; number < end; number++) {
-          some.add(source.apply(number));
-        }
-        target.put(some);
+    Target target = target(side, table);
+    for (long first = 0; first < records; first += batch) {
+      long end = Math.min(first + batch, records);
+      List<SinkRecord> some = new ArrayList<>(batch);
+      for (long number = first; number < end; number++) {
+        some.add(source.apply(number));
       }
+      target.put(some);
     }
+    target.finish();
     System.out.printf("{\"round\":%d,\"side\":\"%s\",\"table\":\"%s\",\"cpu_ns\":%d,\"thread_ns\":%d,\"wall_ns\":%d}%n",
         round, side, table, SYSTEM.getProcessCpuTime() - cpu, THREADS.getCurrentThreadCpuTime() - thread,
         System.nanoTime() - wall);
@@ -98,7 +97,7 @@ public final class SinkBench {
         public void put(List<SinkRecord> some) {}
 
         @Override
-        public void close() {}
+        public void finish() {}
       };
       case "peer" -> tables.peer(table);
       default -> new FrazilTarget(tables.frazil(table, keys), records);

@@ -60,7 +60,7 @@ final class SinkTables implements AutoCloseable {
       }
 
       @Override
-      public void close() {
+      public void finish() {
         AppendFiles append = catalog.loadTable(name).newAppend();
         writer.completeWrite().writerResults()
             .forEach(result -> result.dataFiles().forEach(append::appendFile));
