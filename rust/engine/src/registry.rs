@@ -85,7 +85,8 @@ impl Registry {
     /// As [`Self::schema`].
     pub async fn check(&self) -> Result<()> {
         let path: &[&str] = match self.api {
-            Api::Confluent | Api::Ccompat => &["subjects"],
+            // No right on any subject is needed for it.
+            Api::Confluent | Api::Ccompat => &["schemas", "types"],
             Api::Apicurio(_) => &["system", "info"],
         };
         let answer = self.client.get(path).await?;

@@ -51,7 +51,7 @@ fn confluent(request: &Request) -> Response {
         "GET /schemas/guids/00000000-0000-0000-0000-000000000005" => {
             Response::json(200, r#"{"schema":"\"long\"","schemaType":"AVRO"}"#)
         }
-        "GET /subjects" => Response::json(200, "[]"),
+        "GET /schemas/types" => Response::json(200, r#"["AVRO"]"#),
         _ => Response::json(404, r#"{"error_code":40403,"message":"Schema not found"}"#),
     }
 }

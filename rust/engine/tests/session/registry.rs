@@ -47,7 +47,7 @@ impl Registry {
             }
         });
         let registry = Registry { url, state };
-        registry.set("/subjects", "[]".to_owned());
+        registry.set("/schemas/types", "[\"AVRO\"]".to_owned());
         registry
     }
 
