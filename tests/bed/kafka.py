@@ -110,7 +110,8 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self.folder / "server.properties"
         options = logging_options(self.folder, BROKER_VERSION)
-        if not properties.exists():
+        again = properties.exists()
+        if not again:
             properties.write_text(
                 PROPERTIES.format(
                     port=self.port, controller=free_port(), folder=self.folder
@@ -129,7 +130,24 @@ class Broker:
             + ["-cp", self._classpath, "kafka.Kafka", properties]
         )
         self.process.wait_ready(lambda: listens(self.port) and self._answers())
+        if again:
+            wait_until("the groups of the broker", self._has_groups, 60, 0.25)
         return self
+
+    def _has_groups(self) -> bool:
+        """Tells whether a broker that was started again has loaded its groups. The admin client must
+        not be asked before: it crashes on the answer that it gets."""
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": "bed", "log_level": 0}
+        asks = Consumer(settings)
+        try:
+            asks.committed([TopicPartition("__consumer_offsets", 0)], timeout=5)
+            return True
+        except KafkaException as refused:
+            if refused.args[0].code() in LOADING:
+                return False
+            raise
+        finally:
+            asks.close()
 
     def _answers(self) -> bool:
         try:
