@@ -71,8 +71,8 @@ def raw_clocks(unit: int, *values: int):
     return [(raw, clock_of(raw, unit)) for raw in values]
 
 
-def raw_moments(unit: int, *values: int):
-    return [(raw, Moment(raw * unit, raw, False)) for raw in values]
+def raw_moments(unit: int, *values: int, zoned: bool = False):
+    return [(raw, Moment(raw * unit, raw, zoned)) for raw in values]
 
 
 I8, I16, I32, I64 = 1 << 7, 1 << 15, 1 << 31, 1 << 63
@@ -252,6 +252,8 @@ WITH_SCHEMA = {
     f"int64:{DBZ}time.Timestamp": raw_moments(1_000_000, 0, 1700000000123, -1, 1709164800000),
     f"int64:{DBZ}time.MicroTimestamp": raw_moments(1000, 0, 1700000000123456, -1, 1709164800000000),
     f"int64:{DBZ}time.NanoTimestamp": raw_moments(1, 0, 1700000000123456000, 1700000000123456789, -1000),
+    "int64:timestamp-micros": raw_moments(1000, 0, 1700000000123456, -1, 1709164800000000, zoned=True),
+    "int64:timestamp-nanos": raw_moments(1, 0, 1700000000123456000, 1700000000123456789, -1000, zoned=True),
     f"bytes:{DBZ}data.Bits": octet_strings(b"\x01\x02\x03\x04", b"", bytes(range(16))),
     f"int32:{DBZ}time.Year": ints(2024, 1969, 0),
     f"int64:{DBZ}time.MicroDuration": ints(0, -1, 2629800000000),
@@ -358,6 +360,7 @@ NEW = {
     f"int32:{DBZ}time.Date": "date", f"int32:{DBZ}time.Time": "time", f"int64:{DBZ}time.MicroTime": "time",
     f"int64:{DBZ}time.NanoTime": "time", f"int64:{DBZ}time.Timestamp": "timestamp",
     f"int64:{DBZ}time.MicroTimestamp": "timestamp", f"int64:{DBZ}time.NanoTimestamp": "timestamp",
+    "int64:timestamp-micros": "timestamptz", "int64:timestamp-nanos": "timestamptz",
     f"bytes:{DBZ}data.Bits": "binary", f"int32:{DBZ}time.Year": "int", "array<int32?>": "list<int>",
     "array<string?>": "list<string>", "map<string,int32?>": "map<string, int>", "map<int32,int32?>": "map<int, int>",
     "struct<x int32?, y string?>": "struct<x int, y string>", "struct<>": "string",

@@ -135,7 +135,16 @@ public final class FrazilSinkConnector extends SinkConnector {
             return new ConfigValue(key, parsed.value(), parsed.recommendedValues(), messages);
         }
         Object value = submitted != null && SinkConfig.isSecret(key) ? new Password(submitted) : submitted;
-        return new ConfigValue(key, value, new ArrayList<>(), messages);
+        return new ConfigValue(key, isParsedByConnect(key) ? null : value, new ArrayList<>(), messages);
+    }
+
+    /** Connect writes a value by the type that its own definition has: a text where it wants a class or
+     * a list fails its whole answer. Its own part of the answer shows the value. */
+    private static boolean isParsedByConnect(String key) {
+        return key.equals("topics")
+                || key.endsWith(".converter")
+                || key.startsWith("transforms")
+                || key.startsWith("predicates");
     }
 
     private static int tasksOf(Map<String, String> properties) {
