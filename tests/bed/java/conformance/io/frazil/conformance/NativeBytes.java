@@ -90,6 +90,9 @@ final class NativeBytes {
     try (JsonConverter converter = new JsonConverter()) {
       converter.configure(Map.of("schemas.enable", "true", "replace.null.with.default", "false"), false);
       return converter.fromConnectData("t", sent.record().valueSchema(), sent.record().value());
+    } catch (RuntimeException e) {
+      // A schema or value that JsonConverter itself cannot write, a decimal without a scale for one.
+      throw new Unwritable();
     }
   }
 
