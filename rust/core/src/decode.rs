@@ -18,6 +18,7 @@ pub mod avro;
 pub(crate) mod bytes;
 pub mod columns;
 pub mod confluent;
+mod defaults;
 mod envelope;
 pub mod frames;
 pub(crate) mod json;

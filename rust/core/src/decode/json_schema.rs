@@ -20,6 +20,7 @@ use super::columns::{Budget, ColumnBuilder};
 use super::envelope::plan::Plan;
 use super::json::lexer::{Lexer, Scratch};
 use super::refused::Refused;
+use crate::decode::defaults::default_text;
 use crate::error::{Result, SinkError};
 use crate::limits::{NESTING_MAX, SCHEMA_FIELDS_MAX};
 use crate::wire::{SourceField, SourceKind, SourceSchema};
@@ -393,9 +394,9 @@ fn annotated(
             schema = schema.with_parameter(name, value);
         }
     }
-    schema.has_default = object
-        .get("default")
-        .is_some_and(|default| !default.is_null());
+    let default = object.get("default").filter(|default| !default.is_null());
+    schema.has_default = default.is_some();
+    schema.default = default.and_then(|default| default_text(default, &schema));
     schema.optional = optional;
     schema.with_logical()
 }

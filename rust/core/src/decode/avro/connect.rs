@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::schema::{AvroField, AvroSchema, AvroType, Shape, TypeId, invalid, parameters};
+use crate::decode::defaults::default_text;
 use crate::error::{Result, SinkError};
 use crate::limits::{NESTING_MAX, SCHEMA_FIELDS_MAX};
 use crate::wire::schema::logical_names;
@@ -349,20 +350,6 @@ fn annotated(
     }
     schema.optional = optional;
     schema.with_logical()
-}
-
-/// Returns a default as a schema has it, where it is one of a scalar.
-fn default_text(default: &Value, schema: &SourceSchema) -> Option<String> {
-    use SourceKind::{Boolean, Float32, Float64, Int8, Int16, Int32, Int64, String};
-    match (schema.kind(), default) {
-        (Boolean, Value::Bool(value)) => Some(value.to_string()),
-        (Int8 | Int16 | Int32 | Int64, Value::Number(value)) => {
-            value.as_i64().map(|value| value.to_string())
-        }
-        (Float32 | Float64, Value::Number(value)) => Some(value.to_string()),
-        (String, Value::String(text)) => Some(text.clone()),
-        _ => None,
-    }
 }
 
 fn connect_name<'t>(schema: &SourceSchema, of: &'t AvroType) -> Option<&'t str> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::decode::defaults::default_text;
 use crate::decode::refused::Refused;
 use crate::limits::NESTING_MAX;
 use crate::wire::{SourceField, SourceKind, SourceSchema};
@@ -67,7 +68,10 @@ fn node(json: &Value, depth: usize) -> Result<SourceSchema, Refused> {
     let version = json.get("version").and_then(Value::as_i64);
     schema.version = version.and_then(|version| i32::try_from(version).ok());
     schema.doc = json.get("doc").and_then(Value::as_str).map(str::to_owned);
-    schema.has_default = json.get("default").is_some();
+    // A null is no default: JsonConverter reads it as if there was none.
+    let default = json.get("default").filter(|default| !default.is_null());
+    schema.has_default = default.is_some();
+    schema.default = default.and_then(|default| default_text(default, &schema));
     for (name, value) in json
         .get("parameters")
         .and_then(Value::as_object)
