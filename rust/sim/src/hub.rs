@@ -34,7 +34,7 @@ const TTL_SLACK_MS: u64 = PRODUCER_MS + 10_000;
 
 /// The random numbers of one commit.
 #[derive(Debug)]
-pub(crate) struct Dice(Rng);
+pub(crate) struct Dice(pub(crate) Rng);
 
 impl Entropy for Dice {
     fn uuid(&mut self) -> Uuid {

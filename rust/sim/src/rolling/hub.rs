@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use frazil_core::SinkError;
-use frazil_core::commit::action::{Action, Answer, CommitLimits, CommitSetup, Entropy};
+use frazil_core::commit::action::{Action, Answer, CommitLimits, CommitSetup};
 use frazil_core::commit::attempt::CommitMachine;
 use frazil_core::control::coordinator::{
     self, CoordinatorSettings, Next as Wanted, Offer, TableCoordinator, Told,
@@ -18,6 +18,7 @@ use super::control::{self, End};
 use super::tables::{Request, View, rows_of};
 use super::world::{At, Event, World};
 use super::{Fault, Pace, SEGMENT_TTL_MS, verdict_of};
+use crate::hub::Dice;
 use crate::rng::Rng;
 
 /// Turns to look at manifests: so many of a process, and so many of each table, as in the engine.
@@ -47,24 +48,6 @@ impl Turns {
         self.process.push(Reverse(over_ms));
         self.tables[table].push(Reverse(over_ms));
         over_ms
-    }
-}
-
-/// The random numbers of one commit.
-#[derive(Debug)]
-pub(super) struct Dice(Rng);
-
-impl Entropy for Dice {
-    fn uuid(&mut self) -> Uuid {
-        Uuid::from_u128(u128::from(self.0.bits()) << 64 | u128::from(self.0.bits()))
-    }
-
-    fn snapshot_id(&mut self) -> i64 {
-        (self.0.bits() >> 1) as i64
-    }
-
-    fn jitter(&mut self) -> u32 {
-        (self.0.bits() >> 32) as u32
     }
 }
 
