@@ -14,12 +14,13 @@ use jni::sys::jint;
 
 use crate::exceptions::Failure;
 
-/// Borrows the first `length` bytes of a direct buffer until `buffer` goes out of scope.
+/// Borrows the first `length` bytes of a direct buffer until `buffer` goes out of scope; returns the
+/// buffer's capacity too.
 pub(crate) fn direct<'a>(
     env: &Env,
     buffer: &'a JByteBuffer<'_>,
     length: jint,
-) -> Result<&'a [u8], Failure> {
+) -> Result<(&'a [u8], usize), Failure> {
     let length = usize::try_from(length)
         .map_err(|_| SinkError::fatal("FRAME_LENGTH", "the frame's length is negative"))?;
     let (Ok(capacity), Ok(address)) = (
@@ -40,7 +41,8 @@ pub(crate) fn direct<'a>(
     // SAFETY: `buffer` is a local reference of this call, so the JVM keeps its memory alive for
     // `'a`; `length <= capacity` was checked above; `u8` needs no alignment; and the Java caller
     // owns the only other reference and blocks in this call, so nobody writes meanwhile.
-    Ok(unsafe { std::slice::from_raw_parts(address, length) })
+    let bytes = unsafe { std::slice::from_raw_parts(address, length) };
+    Ok((bytes, capacity))
 }
 
 /// Returns the error of a number that Java's `int` cannot hold.

@@ -133,8 +133,8 @@ fn put<'local>(
     length: jint,
 ) -> Result<JByteArray<'local>, Failure> {
     let entry = sessions::get(session)?; // an `Arc`: a concurrent `close` cannot free it
-    let frame = bytes::direct(env, &frame, length)?;
-    let effects = entry.call(|session| session.put(frame))?; // copies what it keeps
+    let (frame, capacity) = bytes::direct(env, &frame, length)?;
+    let effects = entry.call(|session| session.put(frame, capacity))?; // copies what it keeps
     Ok(env.byte_array_from_slice(&effects)?)
 }
 

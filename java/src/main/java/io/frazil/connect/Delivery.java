@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -95,12 +96,12 @@ final class Delivery {
         throwFailure();
         context.timeout(TICK_MS);
         guarded(() -> {
+            errant.begin();
             errant.await();
+            errant.goOn();
             finishUnapplied();
             rewinding = false;
-            for (SinkRecord record : records) {
-                firstSeen.putIfAbsent(partitionOf(record), record.originalKafkaOffset());
-            }
+            see(records);
             // A put begins: this is where segments are sealed.
             Effects begun = apply(session.control(Requests.tick()));
             encoder.parts(begun.keys(), begun.headers(), begun.topics());
@@ -109,6 +110,20 @@ final class Delivery {
             throwParked(rewound);
         });
         failedTries = 0;
+    }
+
+    /** Notes the first offset of each partition. Records of one come together, mostly. */
+    private void see(Collection<SinkRecord> records) {
+        String topic = null;
+        Integer partition = null;
+        for (SinkRecord record : records) {
+            if (!Objects.equals(record.originalKafkaPartition(), partition)
+                    || !Objects.equals(record.originalTopic(), topic)) {
+                firstSeen.putIfAbsent(partitionOf(record), record.originalKafkaOffset());
+                topic = record.originalTopic();
+                partition = record.originalKafkaPartition();
+            }
+        }
     }
 
     /** Returns what may be committed for each partition asked about. Never throws. */
@@ -245,12 +260,14 @@ final class Delivery {
         if (effects.logDropped() > 0) {
             LOG.warn("{} log lines of the native sink were dropped", effects.logDropped());
         }
-        Set<TopicPartition> assigned = context.assignment();
-        effects.durable().forEach((partition, offset) -> {
-            if (assigned.contains(partition)) { // A late commit of a partition that left is not ours to answer.
-                durable.put(partition, offset);
-            }
-        });
+        if (!effects.durable().isEmpty()) {
+            Set<TopicPartition> assigned = context.assignment();
+            effects.durable().forEach((partition, offset) -> {
+                if (assigned.contains(partition)) { // A late commit of a partition that left is not ours to answer.
+                    durable.put(partition, offset);
+                }
+            });
+        }
         if (!effects.rewinds().isEmpty()) {
             rewinds.putAll(effects.rewinds());
             rewinding = true;
@@ -268,13 +285,12 @@ final class Delivery {
     }
 
     private void pauseOrResume(Effects effects) {
-        Set<TopicPartition> assigned = context.assignment();
         if (effects.pause() && !paused) {
             paused = true;
-            context.pause(assigned.toArray(new TopicPartition[0]));
+            context.pause(context.assignment().toArray(new TopicPartition[0]));
         } else if (effects.resume() && paused) {
             paused = false;
-            context.resume(assigned.toArray(new TopicPartition[0]));
+            context.resume(context.assignment().toArray(new TopicPartition[0]));
         }
     }
 
@@ -314,6 +330,7 @@ final class Delivery {
 
     private boolean acknowledged() {
         try {
+            errant.begin();
             errant.await();
             return true;
         } catch (RetriableException e) {

@@ -35,6 +35,8 @@ final class ErrantRecords {
     private final boolean drop;
     private final long waitMillis;
     private final List<Future<Void>> unacknowledged = new ArrayList<>();
+    private long began;
+    private long limitMillis;
     private long reported;
     private long dropped;
 
@@ -42,6 +44,18 @@ final class ErrantRecords {
         this.reporter = reporter;
         this.drop = drop;
         this.waitMillis = waitMillis;
+        begin();
+    }
+
+    /** A call of Connect begins: until {@link #goOn} it may wait for half of its time. */
+    void begin() {
+        began = System.nanoTime();
+        limitMillis = waitMillis / 2;
+    }
+
+    /** The native side begins, which takes half of the call's time at most. What is left may be waited. */
+    void goOn() {
+        limitMillis = waitMillis;
     }
 
     /** Takes the reporter of this context; runtimes before 2.6 have none. */
@@ -88,11 +102,11 @@ final class ErrantRecords {
     }
 
     /**
-     * Waits until every reported record is acknowledged. When time is up it throws
+     * Waits until every reported record is acknowledged. When the call's time is up it throws
      * {@link RetriableException} and keeps what is unacknowledged for the next call.
      */
     void await() {
-        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(waitMillis);
+        long deadline = began + TimeUnit.MILLISECONDS.toNanos(limitMillis);
         while (!unacknowledged.isEmpty()) {
             int last = unacknowledged.size() - 1;
             try {
@@ -100,7 +114,7 @@ final class ErrantRecords {
                 unacknowledged.remove(last);
             } catch (TimeoutException e) {
                 throw new RetriableException("the dead letter queue has not acknowledged "
-                        + unacknowledged.size() + " records in " + waitMillis + " ms [DLQ_TIMEOUT]", e);
+                        + unacknowledged.size() + " records in " + limitMillis + " ms [DLQ_TIMEOUT]", e);
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
                 throw new RetriableException("interrupted while waiting for the dead letter queue [DLQ_TIMEOUT]", e);

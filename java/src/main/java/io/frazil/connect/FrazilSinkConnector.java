@@ -89,9 +89,11 @@ public final class FrazilSinkConnector extends SinkConnector {
         List<String> warnings = new ArrayList<>();
         try {
             NativeLibrary.load(properties);
-            List<Problem> problems = Problem.decode(NativeSink.validate(SinkConfig.encode(properties)));
             KafkaSettings kafka = KafkaSettings.of(properties);
             Coordination coordination = Coordination.of(properties, tasksOf(properties), kafka);
+            Map<String, String> resolved = new HashMap<>(properties);
+            resolved.put(Coordination.RESOLVED_KEY, coordination.resolved());
+            List<Problem> problems = Problem.decode(NativeSink.check(resolved));
             if (problems.stream().noneMatch(problem -> problem.key().equals(Coordination.KEY))) {
                 coordination.problem().ifPresent(problems::add);
             }

@@ -10,8 +10,8 @@ import org.apache.kafka.connect.sink.SinkTask;
 
 /** One task of the connector: its life, handed on to a {@link Delivery}. */
 public final class FrazilSinkTask extends SinkTask {
-    /** Connect expects `put` back long before `max.poll.interval.ms`, whose default is 5 minutes. */
-    private static final long DEAD_LETTER_WAIT_MS = 60_000;
+    /** The part of `max.poll.interval.ms` that a `put` may wait: after the whole, partitions are lost. */
+    private static final long PUT_PART = 4;
 
     private Delivery delivery;
     private TopicIds topicIds;
@@ -33,7 +33,8 @@ public final class FrazilSinkTask extends SinkTask {
         ControlChannel joined = Coordination.isTopic(config) ? ControlChannel.join(config) : null;
         try {
             Session session = NativeSink.open(config);
-            delivery = new Delivery(context, session, ErrantRecords.of(context, config, DEAD_LETTER_WAIT_MS));
+            long waitMillis = WorkerFacts.pollIntervalMs(config) / PUT_PART;
+            delivery = new Delivery(context, session, ErrantRecords.of(context, config, waitMillis));
             topicIds = new TopicIds(config);
             channel = joined;
         } finally {

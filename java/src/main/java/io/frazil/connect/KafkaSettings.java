@@ -84,6 +84,20 @@ final class KafkaSettings {
         return missing;
     }
 
+    /** Returns a setting that the worker's file has for all consumers, or null. */
+    static String workersConsumer(Map<String, String> config, String command, String name) {
+        if ("false".equalsIgnoreCase(String.valueOf(config.get(FROM_WORKER_KEY)).trim())) {
+            return null;
+        }
+        try (InputStream in = Files.newInputStream(fileOf(command))) {
+            Properties properties = new Properties();
+            properties.load(in);
+            return properties.getProperty("consumer." + name);
+        } catch (IOException | IllegalArgumentException e) {
+            return null; // Not a worker's own process: Kafka's defaults are what is known.
+        }
+    }
+
     /** The main class of a worker is followed by its file, and that of a standalone one by others. */
     private static Path fileOf(String command) throws IOException {
         String[] words = command.trim().split("\\s+", 2);

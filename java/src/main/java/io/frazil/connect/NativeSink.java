@@ -29,7 +29,12 @@ final class NativeSink implements Session {
     /** Loads the library if need be and opens a session. */
     static NativeSink open(Map<String, String> config) {
         NativeLibrary.load(config);
-        return new NativeSink(open(SinkConfig.encode(config)));
+        return new NativeSink(open(SinkConfig.encode(WorkerFacts.with(config))));
+    }
+
+    /** Checks a configuration, with the library loaded; returns the problems found. */
+    static byte[] check(Map<String, String> config) {
+        return validate(SinkConfig.encode(WorkerFacts.with(config)));
     }
 
     @Override
@@ -57,8 +62,7 @@ final class NativeSink implements Session {
     /** Returns the library's version as UTF-8. */
     static native byte[] version();
 
-    /** Checks a configuration; returns the problems found. */
-    static native byte[] validate(byte[] config);
+    private static native byte[] validate(byte[] config);
 
     private static native long open(byte[] config);
 

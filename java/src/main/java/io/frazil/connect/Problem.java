@@ -30,7 +30,7 @@ final class Problem {
         return new Problem(key, false, message);
     }
 
-    /** Reads the answer of {@link NativeSink#validate}: version, count, then key, level and message. */
+    /** Reads the answer of {@link NativeSink#check}: version, count, then key, level and message. */
     static List<Problem> decode(byte[] answer) {
         ByteBuffer bytes = ByteBuffer.wrap(answer).order(ByteOrder.LITTLE_ENDIAN);
         try {

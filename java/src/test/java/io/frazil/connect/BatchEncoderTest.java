@@ -77,6 +77,29 @@ public class BatchEncoderTest {
     }
 
     @Test
+    public void theBufferOfALargeFrameIsLetGoAfterIt() {
+        List<Integer> capacities = new ArrayList<>();
+        BatchEncoder.Sink sink = new BatchEncoder.Sink() {
+            @Override
+            public void block(ByteBuffer frame, int length, List<SinkRecord> rows) {
+                capacities.add(frame.capacity());
+            }
+
+            @Override
+            public void unencodable(SinkRecord record, Rejection reason) {
+                throw new AssertionError(reason.toString());
+            }
+        };
+        for (int size : new int[] {10, 20 << 20, 10, 2 << 20, 10}) {
+            SinkRecord record = record(Schema.BYTES_SCHEMA, new byte[size], 1);
+            encoder.encode(List.of(record), bytes -> 1, sink);
+        }
+        assertTrue(capacities.toString(), capacities.get(1) > 20 << 20);
+        assertEquals("small again", capacities.get(0), capacities.get(2));
+        assertTrue("2 MiB are kept: " + capacities, capacities.get(4) > 2 << 20);
+    }
+
+    @Test
     public void aRecordThatCannotBeEncodedIsToldBeforeItsFrame() {
         SinkRecord good = record(null, 1L, 7);
         SinkRecord bad = record(null, new Thread(), 8);

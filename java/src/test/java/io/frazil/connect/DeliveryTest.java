@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.data.Schema;
@@ -215,6 +216,23 @@ public class DeliveryTest {
     }
 
     @Test
+    public void allWaitsForDeadLettersOfAPutAreBoundedTogether() {
+        context.acknowledgement = new CompletableFuture<>();
+        delivery = new Delivery(context, session, ErrantRecords.of(context, Map.of(), 600));
+        session.putAnswers.add(new Answers().reject(0, P0, 5, "bad").encode());
+        // The native side takes half of the time: what is left is the other half.
+        session.putMillis = 300;
+        long began = System.nanoTime();
+        assertThrows(RetriableException.class, () -> delivery.put(records(P0, 5, 6)));
+        long tookMillis = (System.nanoTime() - began) / 1_000_000;
+        assertTrue("took " + tookMillis, tookMillis >= 550 && tookMillis < 850);
+        long again = System.nanoTime();
+        assertThrows(RetriableException.class, () -> delivery.put(records(P0, 5, 6)));
+        long secondMillis = (System.nanoTime() - again) / 1_000_000;
+        assertTrue("took " + secondMillis, secondMillis >= 250 && secondMillis < 550);
+    }
+
+    @Test
     public void aDeadLetterQueueThatRefusesARecordStopsTheTask() {
         CompletableFuture<Void> refused = new CompletableFuture<>();
         refused.completeExceptionally(new IllegalStateException("no such topic"));
@@ -327,6 +345,8 @@ public class DeliveryTest {
         /** Answers to control requests. */
         final Deque<byte[]> answers = new ArrayDeque<>();
         final Deque<byte[]> putAnswers = new ArrayDeque<>();
+        /** How long a frame takes. */
+        long putMillis;
         final List<String> calls = new ArrayList<>();
         RuntimeException failure;
 
@@ -338,6 +358,7 @@ public class DeliveryTest {
 
         @Override
         public byte[] put(ByteBuffer frame, int length) {
+            LockSupport.parkNanos(putMillis * 1_000_000);
             return answer("put");
         }
 

@@ -9,5 +9,8 @@ public final class BatchLimits {
     /** Bytes that a frame should have at most when its records allow. */
     public static final int FRAME_BYTES_SOFT = 1 << 20;
 
+    /** Bytes of the buffer that is kept from frame to frame; a larger one is let go after its frame. */
+    public static final int FRAME_BUFFER_KEPT = 4 << 20;
+
     private BatchLimits() {}
 }

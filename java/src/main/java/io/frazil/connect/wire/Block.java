@@ -7,9 +7,10 @@ import org.apache.kafka.connect.sink.SinkRecord;
 
 /** Records that follow each other and have one value schema and one key schema. */
 final class Block {
-    private final List<SinkRecord> records = new ArrayList<>(BatchLimits.BLOCK_ROWS_MAX);
-    /** Why the record at the same index cannot be written; null when it can. */
-    private final List<RowException> failures = new ArrayList<>(BatchLimits.BLOCK_ROWS_MAX);
+    /** A new list for each block: to put a young object into an old array costs a fence. */
+    private List<SinkRecord> records = List.of();
+    /** Why the record at the same index cannot be written, null when it can; null when all can. */
+    private RowException[] failures;
     private final Side value = new Side();
     private final Side key = new Side();
 
@@ -45,23 +46,32 @@ final class Block {
     void add(SinkRecord record, Schema valueSchema, int valueId, Schema keySchema, int keyId) {
         value.add(record.value(), valueId, valueSchema);
         key.add(record.key(), keyId, keySchema);
-        records.add(record);
-        failures.add(null);
+        append(record);
     }
 
     /** Adds a record of which only the offset counts. */
     void addFailed(SinkRecord record, RowException failure) {
+        append(record);
+        fail(records.size() - 1, failure);
+    }
+
+    private void append(SinkRecord record) {
+        if (records.isEmpty()) {
+            records = new ArrayList<>(BatchLimits.BLOCK_ROWS_MAX);
+        }
         records.add(record);
-        failures.add(failure);
     }
 
     void fail(int row, RowException failure) {
-        failures.set(row, failure);
+        if (failures == null) {
+            failures = new RowException[BatchLimits.BLOCK_ROWS_MAX];
+        }
+        failures[row] = failure;
     }
 
     void clear() {
-        records.clear();
-        failures.clear();
+        records = List.of();
+        failures = null;
         value.clear();
         key.clear();
     }
@@ -75,14 +85,17 @@ final class Block {
     }
 
     RowException failure(int row) {
-        return failures.get(row);
+        return failures == null ? null : failures[row];
     }
 
     boolean isSkipped(int row) {
-        return failures.get(row) != null;
+        return failures != null && failures[row] != null;
     }
 
     boolean anySkipped(int from, int to) {
+        if (failures == null) {
+            return false;
+        }
         for (int row = from; row < to; row++) {
             if (isSkipped(row)) {
                 return true;

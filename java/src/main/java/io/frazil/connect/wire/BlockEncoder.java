@@ -106,6 +106,7 @@ public final class BlockEncoder {
             }
         }
         target.frame(writer.buffer(), length, block.records(from, to));
+        writer.release();
     }
 
     /** Writes rows; those that cannot be written are found one by one and skipped. */

@@ -72,7 +72,8 @@ public final class ByteSink {
         return at;
     }
 
-    private int reserve(int count) {
+    /** Makes room for {@code count} bytes, all of which the caller overwrites, and returns where they start. */
+    int reserve(int count) {
         int at = length;
         if (count > limit - at) {
             throw new FullException();
@@ -110,6 +111,16 @@ public final class ByteSink {
     /** Overwrites the byte at {@code at}. */
     public void setU8(int at, int value) {
         bytes[at] = (byte) value;
+    }
+
+    /** Overwrites the two bytes at {@code at}. */
+    void setI16(int at, short value) {
+        SHORTS.set(bytes, at, value);
+    }
+
+    /** Overwrites the eight bytes at {@code at}. */
+    void setI64(int at, long value) {
+        LONGS.set(bytes, at, value);
     }
 
     /** Overwrites the four bytes at {@code at}. */
@@ -151,7 +162,13 @@ public final class ByteSink {
         setI32(at, utf8(value));
     }
 
-    private boolean hasQuestionMark(int from, int count) {
+    /** Forgets what stands behind {@code length}. */
+    void truncate(int length) {
+        this.length = length;
+    }
+
+    /** Tells whether one of the bytes is {@code '?'}. */
+    boolean hasQuestionMark(int from, int count) {
         final long ones = 0x0101010101010101L;
         int at = from;
         int end = from + count;

@@ -12,17 +12,28 @@ import org.apache.kafka.connect.data.Struct;
 /**
  * Writes values that have a schema, column by column ({@code docs/wire-format.md}, "Columns").
  *
- * <p>Values of one level are gathered into an array that is reused, then written in one loop.
+ * <p>Values of one level are gathered into an array, one for each frame, then written in one loop.
  * Nothing else is allocated but the UTF-8 of texts and the digits of decimals.
  */
 final class ColumnWriter {
     private static final byte[] NO_BYTES = {};
+    /** Columns of texts that are told apart; a power of two. */
+    private static final int TEXT_COLUMNS = 64;
+    /** Frames that go without another attempt when texts of a column could not be turned together. */
+    private static final byte FRAMES_APART = 31;
 
     private final ByteSink out;
-    /** The gathered values of each nesting level; keys of maps have arrays of their own. */
+    /**
+     * The gathered values of each nesting level. They do not outlive their frame: an array that was kept
+     * would grow old, and to put a young object into an old array costs a fence.
+     */
     private final Object[][] gathered = new Object[SchemaWriter.NESTING_MAX + 2][];
     private final String[] path = new String[SchemaWriter.NESTING_MAX + 2];
     private final StructPath around = new StructPath();
+    private final AsciiTexts texts = new AsciiTexts();
+    /** For each column of texts, by its place in the frame: frames that turn them one by one still. */
+    private final byte[] apart = new byte[TEXT_COLUMNS];
+    private int textColumns;
 
     ColumnWriter(ByteSink out) {
         this.out = out;
@@ -30,11 +41,8 @@ final class ColumnWriter {
 
     /** Forgets the values, so that they can be collected. */
     void clear() {
-        for (Object[] level : gathered) {
-            if (level != null) {
-                Arrays.fill(level, null);
-            }
-        }
+        textColumns = 0;
+        Arrays.fill(gathered, null);
     }
 
     /** Writes the first {@code rows} of {@code values} as a column of {@code schema}. */
@@ -48,26 +56,30 @@ final class ColumnWriter {
             repeated(schema, values, rows, depth);
             return;
         }
+        int at;
         switch (LogicalKind.of(schema)) {
             case DECIMAL:
                 decimals(schema, values, rows, depth);
                 return;
             case DATE:
+                at = out.reserve(4 * rows);
                 for (int row = 0; row < rows; row++) {
                     java.util.Date value = as(java.util.Date.class, values[row], schema, depth);
-                    out.i32(value == null ? 0 : LogicalKind.days(value));
+                    out.setI32(at + 4 * row, value == null ? 0 : LogicalKind.days(value));
                 }
                 return;
             case TIME:
+                at = out.reserve(4 * rows);
                 for (int row = 0; row < rows; row++) {
                     java.util.Date value = as(java.util.Date.class, values[row], schema, depth);
-                    out.i32(value == null ? 0 : LogicalKind.timeMs(value));
+                    out.setI32(at + 4 * row, value == null ? 0 : LogicalKind.timeMs(value));
                 }
                 return;
             case TIMESTAMP:
+                at = out.reserve(8 * rows);
                 for (int row = 0; row < rows; row++) {
                     java.util.Date value = as(java.util.Date.class, values[row], schema, depth);
-                    out.i64(value == null ? 0 : value.getTime());
+                    out.setI64(at + 8 * row, value == null ? 0 : value.getTime());
                 }
                 return;
             default:
@@ -97,6 +109,7 @@ final class ColumnWriter {
     }
 
     private void plain(Schema schema, Object[] values, int rows, int depth) {
+        int at;
         switch (schema.type()) {
             case INT8:
             case INT16:
@@ -105,21 +118,24 @@ final class ColumnWriter {
                 integers(schema, values, rows, depth);
                 return;
             case FLOAT32:
+                at = out.reserve(4 * rows);
                 for (int row = 0; row < rows; row++) {
                     Float value = as(Float.class, values[row], schema, depth);
-                    out.i32(value == null ? 0 : Float.floatToRawIntBits(value));
+                    out.setI32(at + 4 * row, value == null ? 0 : Float.floatToRawIntBits(value));
                 }
                 return;
             case FLOAT64:
+                at = out.reserve(8 * rows);
                 for (int row = 0; row < rows; row++) {
                     Double value = as(Double.class, values[row], schema, depth);
-                    out.i64(value == null ? 0 : Double.doubleToRawLongBits(value));
+                    out.setI64(at + 8 * row, value == null ? 0 : Double.doubleToRawLongBits(value));
                 }
                 return;
             case BOOLEAN:
+                at = out.reserve(rows);
                 for (int row = 0; row < rows; row++) {
                     Boolean value = as(Boolean.class, values[row], schema, depth);
-                    out.u8(value != null && value ? 1 : 0);
+                    out.setU8(at + row, value != null && value ? 1 : 0);
                 }
                 return;
             case STRING:
@@ -143,35 +159,48 @@ final class ColumnWriter {
     }
 
     private void integers(Schema schema, Object[] values, int rows, int depth) {
+        int at;
         switch (schema.type()) {
             case INT8:
+                at = out.reserve(rows);
                 for (int row = 0; row < rows; row++) {
                     Byte value = as(Byte.class, values[row], schema, depth);
-                    out.u8(value == null ? 0 : value);
+                    out.setU8(at + row, value == null ? 0 : value);
                 }
                 return;
             case INT16:
+                at = out.reserve(2 * rows);
                 for (int row = 0; row < rows; row++) {
                     Short value = as(Short.class, values[row], schema, depth);
-                    out.i16(value == null ? 0 : value);
+                    out.setI16(at + 2 * row, value == null ? 0 : value);
                 }
                 return;
             case INT32:
+                at = out.reserve(4 * rows);
                 for (int row = 0; row < rows; row++) {
                     Integer value = as(Integer.class, values[row], schema, depth);
-                    out.i32(value == null ? 0 : value);
+                    out.setI32(at + 4 * row, value == null ? 0 : value);
                 }
                 return;
             default:
+                at = out.reserve(8 * rows);
                 for (int row = 0; row < rows; row++) {
                     Long value = as(Long.class, values[row], schema, depth);
-                    out.i64(value == null ? 0 : value);
+                    out.setI64(at + 8 * row, value == null ? 0 : value);
                 }
         }
     }
 
     private void strings(Schema schema, Object[] values, int rows, int depth) {
         int offsets = out.skip(4 * (rows + 1));
+        int column = textColumns++ & TEXT_COLUMNS - 1;
+        if (apart[column] > 0) {
+            apart[column]--;
+        } else if (together(schema, values, rows, offsets, depth)) {
+            return;
+        } else {
+            apart[column] = FRAMES_APART;
+        }
         int data = out.length();
         for (int row = 0; row < rows; row++) {
             String value = as(String.class, values[row], schema, depth);
@@ -180,6 +209,19 @@ final class ColumnWriter {
             }
             out.setI32(offsets + 4 * (row + 1), out.length() - data);
         }
+    }
+
+    /** Writes texts that are ASCII and not long; of others none, and returns false. */
+    private boolean together(Schema schema, Object[] values, int rows, int offsets, int depth) {
+        texts.clear();
+        for (int row = 0; row < rows; row++) {
+            String value = as(String.class, values[row], schema, depth);
+            if (value != null && !texts.add(value)) {
+                return false;
+            }
+            out.setI32(offsets + 4 * (row + 1), texts.length());
+        }
+        return texts.moveTo(out);
     }
 
     /** Writes structs of a schema that contains itself, where it begins again: as JSON. */

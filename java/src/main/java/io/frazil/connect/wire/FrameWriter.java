@@ -39,8 +39,6 @@ final class FrameWriter {
     private final ByteSink body = new ByteSink(BatchLimits.FRAME_BYTES_MAX);
     private final ColumnWriter columns = new ColumnWriter(body);
     private final TaggedWriter tagged = new TaggedWriter(body, names, text);
-    private final Object[] values = new Object[BatchLimits.BLOCK_ROWS_MAX];
-    private final Headers[] headers = new Headers[BatchLimits.BLOCK_ROWS_MAX];
     private final List<String> topics = new ArrayList<>();
     private ByteBuffer buffer = allocate(BUFFER_BYTES_MIN);
 
@@ -63,6 +61,13 @@ final class FrameWriter {
         return buffer;
     }
 
+    /** Lets go of a buffer that a large frame needed: it is native memory, which the library counts. */
+    void release() {
+        if (buffer.capacity() > BatchLimits.FRAME_BUFFER_KEPT) {
+            buffer = allocate(BUFFER_BYTES_MIN);
+        }
+    }
+
     /**
      * Writes the rows of {@code block} from {@code from} to before {@code to}; skipped ones without
      * key, value and headers.
@@ -72,6 +77,14 @@ final class FrameWriter {
      * @throws ByteSink.FullException when the frame would be too large
      */
     int write(Block block, int from, int to) {
+        try {
+            return attempt(block, from, to);
+        } catch (TaggedWriter.NotAsciiException oneByOneNow) {
+            return attempt(block, from, to);
+        }
+    }
+
+    private int attempt(Block block, int from, int to) {
         int rows = to - from;
         for (ByteSink sink : Arrays.asList(head, names, text, body)) {
             sink.clear();
@@ -80,43 +93,46 @@ final class FrameWriter {
         topics.clear();
         try {
             sources(block, from, rows);
+            // Not kept from frame to frame: to put a young object into an old array costs a fence.
+            Object[] values = new Object[rows];
             boolean anyValue = false;
             for (int row = 0; row < rows; row++) {
                 values[row] = block.isSkipped(from + row) ? null : block.record(from + row).value();
                 anyValue |= values[row] != null;
             }
-            head.setU8(MODES_AT, section(block.valueSchema(), rows, anyValue));
-            boolean anyKey = false;
-            for (int row = 0; row < rows; row++) {
-                boolean left = !withKeys || block.isSkipped(from + row);
-                values[row] = left ? null : block.record(from + row).key();
-                anyKey |= values[row] != null;
+            head.setU8(MODES_AT, section(block.valueSchema(), values, anyValue));
+            if (withKeys) {
+                boolean anyKey = false;
+                for (int row = 0; row < rows; row++) {
+                    values[row] = block.isSkipped(from + row) ? null : block.record(from + row).key();
+                    anyKey |= values[row] != null;
+                }
+                head.setU8(MODES_AT + 1, section(block.keySchema(), values, anyKey));
             }
-            head.setU8(MODES_AT + 1, section(block.keySchema(), rows, anyKey));
             if (withHeaders) {
+                Headers[] headers = new Headers[rows];
                 for (int row = 0; row < rows; row++) {
                     headers[row] = block.isSkipped(from + row) ? null : block.record(from + row).headers();
                 }
                 tagged.writeHeaders(headers, rows);
                 head.setU8(MODES_AT + 2, MODE_TAGGED);
             }
+            tagged.finish();
         } finally {
             columns.clear();
-            Arrays.fill(values, null);
-            Arrays.fill(headers, null);
         }
         return assemble();
     }
 
-    private int section(Schema schema, int rows, boolean any) {
+    private int section(Schema schema, Object[] values, boolean any) {
         if (!any) {
             return MODE_NONE;
         }
         if (schema == null) {
-            tagged.writeRows(values, rows);
+            tagged.writeRows(values, values.length);
             return MODE_TAGGED;
         }
-        columns.write(schema, values, rows);
+        columns.write(schema, values, values.length);
         return MODE_COLUMNS;
     }
 

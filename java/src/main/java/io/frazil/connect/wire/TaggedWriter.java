@@ -9,6 +9,7 @@ import java.time.LocalTime;
 import java.time.OffsetDateTime;
 import java.time.ZoneOffset;
 import java.time.ZonedDateTime;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -49,11 +50,31 @@ final class TaggedWriter {
 
     /** Maps whose keys are data rather than names must not make the table as large as the data. */
     private static final int NAMES_MAX = 4096;
+    /** Names of a record whose index is known without a look-up. */
+    private static final int NAMES_EXPECTED = 256;
+    /** Frames that go without another attempt when texts could not be turned together. */
+    private static final int FRAMES_APART = 31;
 
     private final ByteSink out;
     private final ByteSink names;
     private final ByteSink text;
     private final Map<String, Integer> nameIndexes = new HashMap<>();
+    /** The names of the row before in their order, mostly the same objects as those of the next row. */
+    private final String[] expected = new String[NAMES_EXPECTED];
+    private final int[] expectedIndexes = new int[NAMES_EXPECTED];
+    private int nextName;
+    private final AsciiTexts texts = new AsciiTexts();
+    /** Frames that turn their texts one by one still, the one at hand included. */
+    private int apart;
+
+    /** Thrown when texts of a frame cannot be turned together: it has to be written once more. */
+    static final class NotAsciiException extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+
+        NotAsciiException() {
+            super("texts are not ASCII", null, false, false);
+        }
+    }
 
     TaggedWriter(ByteSink out, ByteSink names, ByteSink text) {
         this.out = out;
@@ -64,6 +85,21 @@ final class TaggedWriter {
     /** Forgets the names. */
     void clear() {
         nameIndexes.clear();
+        Arrays.fill(expected, null);
+        texts.clear();
+        apart = Math.max(0, apart - 1);
+    }
+
+    /**
+     * Writes the texts that are gathered; nothing comes behind it.
+     *
+     * @throws NotAsciiException when the frame has to be written once more
+     */
+    void finish() {
+        if (texts.length() > 0 && !texts.moveTo(text)) {
+            apart = FRAMES_APART + 1;
+            throw new NotAsciiException();
+        }
     }
 
     int nameCount() {
@@ -75,6 +111,7 @@ final class TaggedWriter {
         int offsets = out.skip(4 * (rows + 1));
         int data = out.length();
         for (int row = 0; row < rows; row++) {
+            nextName = 0;
             value(null, values[row], 1);
             out.setI32(offsets + 4 * (row + 1), out.length() - data);
         }
@@ -85,6 +122,7 @@ final class TaggedWriter {
         int offsets = out.skip(4 * (rows + 1));
         int data = out.length();
         for (int row = 0; row < rows; row++) {
+            nextName = 0;
             if (headers[row] == null) {
                 out.u8(NULL);
             } else {
@@ -178,22 +216,38 @@ final class TaggedWriter {
     }
 
     private void string(String value) {
-        out.u8(STRING);
-        out.i32(text.length());
-        int at = out.skip(4);
-        out.setI32(at, text.utf8(value));
+        int at = out.reserve(9);
+        out.setU8(at, STRING);
+        if (apart == 0 && gathers(value)) {
+            out.setI32(at + 1, text.length() + texts.length() - value.length());
+            out.setI32(at + 5, value.length());
+        } else {
+            out.setI32(at + 1, text.length());
+            out.setI32(at + 5, text.utf8(value));
+        }
+    }
+
+    /** Adds a text to those that are turned together, or returns false when it is long. */
+    private boolean gathers(String value) {
+        if (texts.add(value)) {
+            return true;
+        }
+        finish();
+        return texts.add(value);
     }
 
     private void number(Number value) {
         if (value instanceof Long) {
-            out.u8(INT64);
-            out.i64((Long) value);
+            int at = out.reserve(9);
+            out.setU8(at, INT64);
+            out.setI64(at + 1, (Long) value);
         } else if (value instanceof Integer) {
             out.u8(INT32);
             out.i32((Integer) value);
         } else if (value instanceof Double) {
-            out.u8(FLOAT64);
-            out.i64(Double.doubleToRawLongBits((Double) value));
+            int at = out.reserve(9);
+            out.setU8(at, FLOAT64);
+            out.setI64(at + 1, Double.doubleToRawLongBits((Double) value));
         } else if (value instanceof Float) {
             out.u8(FLOAT32);
             out.i32(Float.floatToRawIntBits((Float) value));
@@ -268,6 +322,11 @@ final class TaggedWriter {
     }
 
     private void name(String name) {
+        int place = nextName++;
+        if (place < NAMES_EXPECTED && expected[place] == name) {
+            nameAt(expectedIndexes[place]);
+            return;
+        }
         Integer index = nameIndexes.get(name);
         if (index == null) {
             if (nameIndexes.size() >= NAMES_MAX) {
@@ -278,8 +337,17 @@ final class TaggedWriter {
             index = nameIndexes.size();
             nameIndexes.put(name, index);
         }
-        out.u8(NAME);
-        out.i32(index);
+        if (place < NAMES_EXPECTED) {
+            expected[place] = name;
+            expectedIndexes[place] = index;
+        }
+        nameAt(index);
+    }
+
+    private void nameAt(int index) {
+        int at = out.reserve(5);
+        out.setU8(at, NAME);
+        out.setI32(at + 1, index);
     }
 
     private int open(int tag) {
