@@ -1,0 +1,164 @@
+//! Which of two changes of a key is the later one.
+//!
+//! By their orders in the source, where these say it; changes without one, of the same source
+//! partition, by their offsets; else the one that arrives later.
+
+use std::collections::BTreeMap;
+
+use super::KeyNumber;
+use super::changed::SegmentChanges;
+use super::resolve::Ranking;
+use crate::change::keyrun::{Effect, KeyRun, RunChange};
+use crate::change::window::KnownOrders;
+use crate::change::{Order, is_older};
+use crate::offsets::TopicPartition;
+
+/// A change, by the place of its run and its place there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) run: u32,
+    pub(super) index: u32,
+}
+
+/// The changes of a commit, to be compared.
+pub(super) struct Ranks<'a> {
+    runs: Vec<&'a KeyRun>,
+    /// A number for each source partition of each run, the same for the same partition.
+    partitions: Vec<Vec<u32>>,
+    known: &'a KnownOrders,
+    /// Where the source's table was emptied.
+    truncations: Vec<At>,
+}
+
+impl<'a> Ranks<'a> {
+    /// Makes them of the changes `parts` of the segments.
+    pub(super) fn new(parts: &[SegmentChanges<'a>], known: &'a KnownOrders) -> Self {
+        let mut numbers: BTreeMap<&TopicPartition, u32> = BTreeMap::new();
+        let partitions = parts.iter().map(|part| {
+            let partitions = part.ranges.iter().map(|range| {
+                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+                *numbers.entry(&range.partition).or_insert(next)
+            });
+            partitions.collect()
+        });
+        Ranks {
+            partitions: partitions.collect(),
+            runs: parts.iter().map(|part| part.run).collect(),
+            known,
+            truncations: truncations(parts, known),
+        }
+    }
+
+    /// Returns where the source's table was emptied.
+    pub(super) fn truncations(&self) -> &[At] {
+        &self.truncations
+    }
+
+    /// Tells whether a truncation removes what a change did.
+    fn is_before(&self, change: &At, truncation: &At) -> bool {
+        match (self.order(change), self.order(truncation)) {
+            (Some(order), Some(emptied)) if order.compare(&emptied).is_some() => {
+                !is_older(Some(emptied), Some(order))
+            }
+            _ => match (self.place(change), self.place(truncation)) {
+                (Some((one, offset)), Some((other, emptied))) if one == other => offset < emptied,
+                // A commit with such a change does not empty the table (`truncations`).
+                _ => false,
+            },
+        }
+    }
+
+    /// Tells whether a change came after the table was emptied without an order: what orders the rows that
+    /// went says nothing about it.
+    fn begins_anew(&self, change: &At) -> bool {
+        let mut unordered = self.truncations.iter();
+        unordered.any(|at| self.order(at).is_none() && !self.is_before(change, at))
+    }
+
+    /// Returns the keys whose last change is known to be newer than all truncations.
+    pub(super) fn survivors(&self) -> impl Iterator<Item = KeyNumber> {
+        let is_newer = |order: Order<'_>| {
+            let mut all = self.truncations.iter();
+            all.all(|at| is_older(self.order(at), Some(order)))
+        };
+        let known = self.known.iter();
+        known.filter_map(move |(key, order)| is_newer(order).then_some(key))
+    }
+
+    fn find(&self, at: &At) -> Option<(&KeyRun, &RunChange)> {
+        let run = self.runs.get(at.run as usize)?;
+        Some((run, run.changes().get(at.index as usize)?))
+    }
+
+    /// Returns what orders a change in its source.
+    pub(super) fn order(&self, at: &At) -> Option<Order<'_>> {
+        let (run, change) = self.find(at)?;
+        run.order(change)
+    }
+
+    /// Returns the source partition of a change and its offset.
+    fn place(&self, at: &At) -> Option<(u32, i64)> {
+        let (_, change) = self.find(at)?;
+        let partitions = self.partitions.get(at.run as usize)?;
+        let partition = partitions.get(change.partition as usize)?;
+        Some((*partition, change.offset))
+    }
+}
+
+impl Ranking<At> for Ranks<'_> {
+    fn is_older(&self, one: &At, than: &At) -> bool {
+        match (self.order(one), self.order(than)) {
+            (Some(one), Some(than)) => is_older(Some(one), Some(than)),
+            (None, None) => match (self.place(one), self.place(than)) {
+                (Some((partition, offset)), Some((other, than))) => {
+                    partition == other && offset < than
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    fn is_alike(&self, one: &At, other: &At) -> bool {
+        match (self.order(one), self.order(other)) {
+            (Some(one), Some(other)) => one.compare(&other).is_some(),
+            (None, None) => {
+                let partition = |at| self.place(at).map(|(partition, _)| partition);
+                partition(one) == partition(other)
+            }
+            _ => false,
+        }
+    }
+
+    fn has_order(&self, at: &At) -> bool {
+        self.order(at).is_some()
+    }
+
+    fn is_stale(&self, key: KeyNumber, at: &At) -> bool {
+        let order = self.order(at);
+        order.is_some_and(|order| self.known.is_stale(key, order)) && !self.begins_anew(at)
+    }
+
+    fn is_emptied(&self, at: &At) -> bool {
+        self.truncations.iter().any(|one| self.is_before(at, one))
+    }
+}
+
+/// Finds the truncations: they have no key, and so stand before the changes of the first. One that was
+/// sent again says nothing new.
+fn truncations(parts: &[SegmentChanges<'_>], known: &KnownOrders) -> Vec<At> {
+    let mut all = Vec::new();
+    for (run, part) in (0u32..).zip(parts) {
+        for (index, change) in (0u32..).zip(part.run.changes()) {
+            if change.key.0 > 0 {
+                break;
+            }
+            let order = part.run.order(change);
+            let is_known = order.is_some_and(|order| known.knows_truncation(order));
+            if change.effect == Effect::Truncate && !is_known {
+                all.push(At { run, index });
+            }
+        }
+    }
+    all
+}
