@@ -22,6 +22,7 @@ pub mod sink;
 pub mod sort;
 pub mod table;
 
+mod changes;
 mod framework;
 mod kafka;
 mod legacy;
@@ -44,7 +45,7 @@ pub use partition::PartitionTerm;
 pub use problem::{ConfigProblem, Level, refusal};
 pub use registry::RegistryConfig;
 pub use routing::{DynamicTables, too_many_tables};
-pub use sink::{ControlConfig, Coordination, ErrorPolicy, Role, SinkConfig};
+pub use sink::{ControlConfig, Coordination, ErrorPolicy, MemoryConfig, Role, SinkConfig};
 pub use sort::SortTerm;
 pub use suggest::nearest;
 pub use table::{

@@ -21,6 +21,7 @@ pub mod confluent;
 mod defaults;
 mod envelope;
 pub mod frames;
+pub mod gather;
 pub(crate) mod json;
 pub mod json_schema;
 mod maps;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 pub use columns::{Budget, ColumnBuilder, ColumnsBuilder};
 pub use frames::{FrameDecoder, Side};
+pub use gather::Gatherer;
 pub use refused::Refused;
 
 use crate::error::Result as SinkResult;

@@ -35,8 +35,11 @@ impl ErrorKind {
     }
 }
 
-/// An error with its kind, stable code, message, context and cause.
-pub struct SinkError {
+/// An error with its kind, stable code, message, context and cause. It is one pointer, so that a result
+/// costs no more than its value.
+pub struct SinkError(Box<Told>);
+
+struct Told {
     kind: ErrorKind,
     code: &'static str,
     message: String,
@@ -47,13 +50,13 @@ pub struct SinkError {
 impl SinkError {
     /// Creates an error of `kind`. `message` is lower case, without a full stop, and says what to do.
     pub fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
-        SinkError {
+        SinkError(Box::new(Told {
             kind,
             code,
             message: message.into(),
             context: Vec::new(),
             source: None,
-        }
+        }))
     }
 
     /// Creates an error that another try may cure.
@@ -84,41 +87,41 @@ impl SinkError {
     /// Adds a context pair such as `("table", "db.orders")`.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
-        self.context.push((name, value.to_string()));
+        self.0.context.push((name, value.to_string()));
         self
     }
 
     /// Adds the cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.0.source = Some(source.into());
         self
     }
 
     /// Returns what Connect has to do about this error.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// Returns the stable code, such as `SCHEMA_BREAKING_CHANGE`.
     pub fn code(&self) -> &'static str {
-        self.code
+        self.0.code
     }
 
     /// Returns the message without code, context and cause.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// Returns the context pairs in the order in which they were added.
     pub fn context(&self) -> &[(&'static str, String)] {
-        &self.context
+        &self.0.context
     }
 
     /// Returns this error once more, its causes as one text: for what is told each time it is asked.
     pub fn again(&self) -> SinkError {
-        let mut error = SinkError::new(self.kind, self.code, self.message.clone());
-        error.context.clone_from(&self.context);
+        let mut error = SinkError::new(self.0.kind, self.0.code, self.0.message.clone());
+        error.0.context.clone_from(&self.0.context);
         let mut causes = Vec::new();
         let mut cause = self.source();
         while let Some(error) = cause {
@@ -133,8 +136,8 @@ impl SinkError {
 
     /// Returns one line with message, code, context and all causes: what Connect's status shows.
     pub fn report(&self) -> String {
-        let mut line = format!("{} [{}", self.message, self.code);
-        for (name, value) in &self.context {
+        let mut line = format!("{} [{}", self.0.message, self.0.code);
+        for (name, value) in &self.0.context {
             line.push_str(&format!(", {name}={value}"));
         }
         line.push(']');
@@ -149,19 +152,20 @@ impl SinkError {
 
 impl fmt::Display for SinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} [{}]", self.message, self.code)
+        write!(f, "{} [{}]", self.0.message, self.0.code)
     }
 }
 
 impl fmt::Debug for SinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.kind, self.report())
+        write!(f, "{:?}: {}", self.0.kind, self.report())
     }
 }
 
 impl Error for SinkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source
+        self.0
+            .source
             .as_ref()
             .map(|source| &**source as &(dyn Error + 'static))
     }

@@ -1,9 +1,10 @@
-//! What a table's configuration means for the table's metadata: identifier fields, partition specs
-//! and sort orders by the names of columns, for tables that are created and for those that are
+//! What a table's configuration means for the table's metadata: identifier fields, keys, partition
+//! specs and sort orders by the names of columns, for tables that are created and for those that are
 //! there.
 //!
 //! Not here: how rows are cut and sorted by them (`partition`), and the schema itself (`schema`).
 
+pub mod changed;
 pub mod identifier;
 pub mod sort;
 pub mod spec;
@@ -37,6 +38,7 @@ pub(crate) fn find<'s>(
 pub fn check_existing(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
     let schema = metadata.current_schema();
     identifier::check(schema, config)?;
+    changed::check(metadata, config)?;
     sort::check(schema, config)?;
     spec::check(metadata, config)
 }

@@ -1,7 +1,7 @@
 //! The pure part of Frazil: bytes and values in, bytes and values out.
 //!
 //! The modules stand in the order in which data walks through them:
-//! `wire → decode → route → convert → partition → (engine writes) → control → commit`.
+//! `wire → decode → route → change → convert → partition → (engine writes) → control → commit`.
 //!
 //! Architecture Invariant: nothing here reads a clock, draws a random number, opens a file or a
 //! socket, starts a thread or logs. Time, ids and table metadata arrive as arguments; decisions
@@ -17,14 +17,20 @@
     )
 )]
 
+pub mod change;
 pub mod commit;
 pub mod config;
 pub mod control;
 pub mod convert;
 pub mod decode;
+pub mod delete;
 pub mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzz;
+pub mod index;
 pub mod layout;
 pub mod limits;
+pub mod memory;
 pub mod offsets;
 pub mod panics;
 pub mod partition;

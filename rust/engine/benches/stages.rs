@@ -1,9 +1,10 @@
 //! What each stage between a frame of Java's and a Parquet file costs: `cargo bench --workspace
-//! --bench stages`.
+//! --bench stages`, or some of them: `cargo bench --workspace --bench stages -- url`.
 //!
 //! Prints nanoseconds of this thread's CPU time per row, which other processes disturb less than
-//! the clock on the wall: the median of the samples, the least and the most. One encoded frame of 256
-//! rows is decoded again and again; the rows are those of `./x bench`.
+//! the clock on the wall: the median of the rounds, the least and the most. Each round runs every
+//! stage once, so that a ratio of two rows is one of the same minutes. One encoded frame of 256 rows
+//! is decoded again and again; the rows are those of `./x bench`.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -23,9 +24,10 @@ use tokio::runtime::Runtime;
 
 const FRAME_ROWS: u64 = 256;
 const FRAMES: u64 = 256;
-const SAMPLES: usize = 9;
-/// Samples before those that count.
+const ROUNDS: usize = 9;
+/// Rounds before those that count.
 const WARM_UP: usize = 2;
+const COLUMN: &str = "frazil.parquet.encoding.column.";
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -177,22 +179,72 @@ fn frames(empty: &FrameBuilder, value: impl Fn(u64) -> Value) -> Vec<Vec<u8>> {
     (0..FRAMES).map(frame).collect()
 }
 
-/// Runs `stage` and prints what it costs for a row.
-fn sample(name: &str, mut stage: impl FnMut() -> Outcome<()>) -> Outcome<()> {
-    let mut costs = Vec::with_capacity(SAMPLES);
-    for number in 0..WARM_UP + SAMPLES {
+/// What a stage does; it returns the bytes that it made, if it makes a file.
+type Run<'a> = Box<dyn FnMut() -> Outcome<Option<u64>> + 'a>;
+
+/// One line of the result.
+struct Stage<'a> {
+    name: String,
+    run: Run<'a>,
+    costs: Vec<u64>,
+    bytes: Option<u64>,
+}
+
+impl Stage<'_> {
+    fn once(&mut self, counts: bool) -> Outcome<()> {
         let before = cpu_ns()?;
-        stage()?;
+        self.bytes = (self.run)()?;
         let spent = cpu_ns()? - before;
-        if number >= WARM_UP {
-            costs.push(spent / (FRAMES * FRAME_ROWS));
+        if counts {
+            self.costs.push(spent / (FRAMES * FRAME_ROWS));
+        }
+        Ok(())
+    }
+
+    fn print(&mut self) {
+        self.costs.sort_unstable();
+        let at = |index: usize| self.costs.get(index).copied().unwrap_or_default();
+        let (median, least, most) = (at(ROUNDS / 2), at(0), at(ROUNDS - 1));
+        let bytes = self
+            .bytes
+            .map(|bytes| bytes as f64 / (FRAMES * FRAME_ROWS) as f64);
+        let bytes = bytes.map_or_else(String::new, |bytes| format!("  {bytes:6.2} bytes/row"));
+        let name = &self.name;
+        println!("{name:40} {median:6} ns/row  ({least} to {most}){bytes}");
+    }
+}
+
+/// The stages that are wanted.
+struct Stages<'a> {
+    wanted: Option<String>,
+    stages: Vec<Stage<'a>>,
+}
+
+impl<'a> Stages<'a> {
+    fn add(&mut self, name: &str, run: impl FnMut() -> Outcome<Option<u64>> + 'a) {
+        if self
+            .wanted
+            .as_ref()
+            .is_none_or(|wanted| name.contains(wanted.as_str()))
+        {
+            self.stages.push(Stage {
+                name: name.to_string(),
+                run: Box::new(run),
+                costs: Vec::new(),
+                bytes: None,
+            });
         }
     }
-    costs.sort_unstable();
-    let at = |index: usize| costs.get(index).copied().unwrap_or_default();
-    let (median, least, most) = (at(SAMPLES / 2), at(0), at(SAMPLES - 1));
-    println!("{name:32} {median:6} ns/row  ({least} to {most})");
-    Ok(())
+
+    fn run(&mut self) -> Outcome<()> {
+        for round in 0..WARM_UP + ROUNDS {
+            for stage in &mut self.stages {
+                stage.once(round >= WARM_UP)?;
+            }
+        }
+        self.stages.iter_mut().for_each(Stage::print);
+        Ok(())
+    }
 }
 
 fn convert(input: &Input, schema: &Arc<Schema>) -> Outcome<Vec<RecordBatch>> {
@@ -216,9 +268,19 @@ fn convert(input: &Input, schema: &Arc<Schema>) -> Outcome<Vec<RecordBatch>> {
     }
 }
 
-fn write(batches: &[RecordBatch], schema: &Arc<Schema>, runtime: &Runtime) -> Outcome<u64> {
+/// Writes the rows into a table with these properties, and returns the bytes of its files.
+fn write(
+    batches: &[RecordBatch],
+    schema: &Arc<Schema>,
+    properties: &[(String, &str)],
+    runtime: &Runtime,
+) -> Outcome<u64> {
     let spec = Arc::new(PartitionSpec::unpartition_spec());
-    let config = TableWriterConfig::new(Arc::clone(schema), spec, "memory://table", "bench");
+    let mut config = TableWriterConfig::new(Arc::clone(schema), spec, "memory://table", "bench");
+    let properties = properties.iter();
+    config.properties = properties
+        .map(|(key, value)| (key.clone(), (*value).to_string()))
+        .collect();
     let store = Memory(Arc::new(InMemory::new()));
     let mut writer = TableWriter::new(config, store, runtime.handle().clone())?;
     for batch in batches {
@@ -230,22 +292,72 @@ fn write(batches: &[RecordBatch], schema: &Arc<Schema>, runtime: &Runtime) -> Ou
     Ok(bytes)
 }
 
+/// The properties of the tables that the rows are written to: all columns as they are chosen, and
+/// one column in every encoding.
+fn tables() -> Vec<(String, Vec<(String, &'static str)>)> {
+    let encodings = "frazil.parquet.encodings".to_string();
+    let names = event(0).map(|(name, _)| name);
+    let dictionaries = names.iter().filter(|name| **name != "is_new");
+    let dictionaries = dictionaries.map(|name| (format!("{COLUMN}{name}"), "dictionary"));
+    let mut tables = vec![
+        ("auto".to_string(), vec![(encodings.clone(), "auto")]),
+        (
+            "plain-dictionary".to_string(),
+            vec![(encodings, "plain-dictionary")],
+        ),
+        ("dictionaries only".to_string(), dictionaries.collect()),
+    ];
+    let texts = [
+        "dictionary",
+        "plain",
+        "delta_length_byte_array",
+        "delta_byte_array",
+    ];
+    let numbers = ["dictionary", "plain", "delta_binary_packed"];
+    let broken = ["dictionary", "plain", "byte_stream_split"];
+    let columns: [(&str, &[&'static str]); 4] = [
+        ("url", &texts),
+        ("session", &texts),
+        ("user_id", &numbers),
+        ("amount", &broken),
+    ];
+    for (column, encodings) in columns {
+        for encoding in encodings {
+            let key = format!("{COLUMN}{column}");
+            tables.push((format!("{column} {encoding}"), vec![(key, *encoding)]));
+        }
+    }
+    tables
+}
+
 fn main() -> Outcome<()> {
     let runtime = Runtime::new()?;
     let schema = table()?;
-    for input in [Input::structs(), Input::maps()] {
-        let name = input.name;
-        sample(&format!("{name}: decode frames"), || input.each(|_| Ok(())))?;
-        sample(&format!("{name}: decode and convert"), || {
-            convert(&input, &schema).map(drop)
-        })?;
-    }
+    let inputs = [Input::structs(), Input::maps()];
     let batches = convert(&Input::structs(), &schema)?;
-    sample("write Parquet", || {
-        write(&batches, &schema, &runtime).map(drop)
-    })?;
-    let bytes = write(&batches, &schema, &runtime)?;
-    let rows = FRAMES * FRAME_ROWS;
-    println!("the file has {:.1} bytes a row", bytes as f64 / rows as f64);
-    Ok(())
+    let wanted = std::env::args()
+        .skip(1)
+        .find(|word| !word.starts_with("--"));
+    let mut stages = Stages {
+        wanted,
+        stages: Vec::new(),
+    };
+    for input in &inputs {
+        let (name, schema) = (input.name, &schema);
+        stages.add(&format!("{name}: decode frames"), move || {
+            input.each(|_| Ok(()))?;
+            Ok(None)
+        });
+        stages.add(&format!("{name}: decode and convert"), move || {
+            convert(input, schema)?;
+            Ok(None)
+        });
+    }
+    for (name, properties) in tables() {
+        let (batches, schema, runtime) = (&batches, &schema, &runtime);
+        stages.add(&format!("write Parquet: {name}"), move || {
+            write(batches, schema, &properties, runtime).map(Some)
+        });
+    }
+    stages.run()
 }

@@ -5,13 +5,16 @@
 //! middle is completed by the next call. No snapshot changes, and no offset in a table moves before
 //! the first commit of a task of the new epoch.
 
+mod homes;
 mod states;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frazil_core::commit::anchor::{Anchor, ResetOffsets, anchor_key};
+use frazil_core::commit::home::home_key;
 use frazil_core::commit::location::Keep;
 use frazil_core::commit::plan::CommitIdentity;
 use frazil_core::commit::recover::stored_state_of;
@@ -48,6 +51,10 @@ pub struct Admin {
     config: SinkConfig,
     runtime: Arc<Runtime>,
     catalog: Arc<dyn Catalog>,
+    /// Tables loaded to find the connector's own.
+    loaded: AtomicUsize,
+    /// Those of them that could not be read, and so may be the connector's all the same.
+    unread: AtomicUsize,
 }
 
 /// A table that exists, with the resets that it knows.
@@ -56,6 +63,8 @@ struct Known {
     anchor: Anchor,
     /// The epoch of the last commit of this writer.
     epoch: u64,
+    /// Whether it says that it knows the resets of all tables.
+    is_home: bool,
 }
 
 impl Admin {
@@ -74,7 +83,15 @@ impl Admin {
             config,
             runtime,
             catalog,
+            loaded: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
         }))
+    }
+
+    /// Returns how many tables were loaded since it was opened: what the questions asked of it cost the
+    /// catalog.
+    pub fn tables_loaded(&self) -> usize {
+        self.loaded.load(Ordering::Relaxed)
     }
 
     /// Answers a control request with effects: kinds ALTER_OFFSETS and EPOCH.
@@ -127,20 +144,25 @@ impl Admin {
         }
         let at_ms = now_ms();
         let is_new = anchor.append(offsets, at_ms, seen);
+        self.leave_homes(&known).await?;
         self.spread(&known, &anchor).await?;
         // Two resets at the same time overwrite each other: both have to look.
-        for table in self.known().await? {
-            if table.anchor != anchor {
-                return Err(reset_conflict().with("table", &table.table.name));
-            }
+        let named = self.named().await?;
+        let tables = named.len();
+        let known = self.known_of(named).await?;
+        if let Some(other) = known.iter().find(|known| known.anchor != anchor) {
+            return Err(reset_conflict().with("table", &other.table.name));
         }
+        self.settle_homes_of_all(tables, &known, anchor.epoch())
+            .await;
         tracing::info!(connector = %self.config.connector, wid = %self.config.wid,
             epoch = anchor.epoch(), new = is_new, "offsets reset");
         Ok(anchor.epoch())
     }
 
     /// Returns the epoch of tasks that start now: the highest that any table knows. Completes a
-    /// reset that did not reach every table.
+    /// reset that did not reach every table. Of many tables that records have named only a few are
+    /// asked, when the newest reset is known to have reached all.
     ///
     /// # Errors
     ///
@@ -148,26 +170,43 @@ impl Admin {
     pub fn epoch(&self) -> Result<u64> {
         self.runtime
             .wait("asking for the writer epoch", EPOCH_WAIT, async {
-                let known = self.known().await?;
+                let mut named = self.named().await?;
+                let looked = self.look_for_a_home(&named).await?;
+                if let Some(epoch) = looked.epoch {
+                    return Ok(epoch);
+                }
+                let tables = named.len();
+                require_few(tables, self.config.routes.tables_max)?;
+                let mut known = looked.known;
+                known.extend(self.known_of(named.split_off(looked.tables)).await?);
                 let (anchor, seen) = newest(&known);
                 self.spread(&known, &anchor).await?;
+                if seen <= anchor.epoch() {
+                    for known in &mut known {
+                        known.anchor = anchor.clone();
+                    }
+                    self.settle_homes_of_all(tables, &known, anchor.epoch())
+                        .await;
+                }
                 Ok(anchor.epoch().max(seen))
             })
     }
 
     /// Loads the connector's tables, as far as they exist.
     async fn known(&self) -> Result<Vec<Known>> {
-        let mut known = Vec::new();
-        for (table, loaded) in self.all_tables().await? {
-            let found = self.know(table.clone(), &loaded);
-            known.push(found.map_err(|error| error.with("table", &table.name))?);
-        }
+        self.known_of(self.named().await?).await
+    }
+
+    async fn known_of(&self, named: Vec<TableConfig>) -> Result<Vec<Known>> {
+        require_few(named.len(), self.config.routes.tables_max)?;
+        let look = |table, loaded: &LoadedTable| self.know(table, loaded);
+        let mut known = self.each_fixed(look).await?;
+        known.extend(self.each(named, look).await?);
         Ok(known)
     }
 
-    /// Loads the tables of the configuration, and those that records have named: there the
-    /// connector has left its traces.
-    async fn all_tables(&self) -> Result<Vec<(TableConfig, LoadedTable)>> {
+    /// Lists the tables that records may have named, in the order in which a start looks at them.
+    async fn named(&self) -> Result<Vec<TableConfig>> {
         let mut named = Vec::new();
         if let Some(dynamic) = &self.config.dynamic {
             for below in dynamic.plan().namespaces() {
@@ -175,16 +214,58 @@ impl Admin {
                     named.extend(dynamic.at(&ident));
                 }
             }
-            require_few(named.len(), self.config.routes.tables_max)?;
         }
-        let fixed = self.config.tables.iter().map(|table| (table.clone(), true));
-        let named = named.into_iter().map(|table| (table, false));
-        let tables: Vec<_> = futures::stream::iter(fixed.chain(named))
-            .map(|(table, is_ours)| self.load_if_ours(table, is_ours))
-            .buffered(TABLES_AT_ONCE)
-            .try_collect()
-            .await?;
-        Ok(tables.into_iter().flatten().collect())
+        homes::in_order(&mut named);
+        Ok(named)
+    }
+
+    /// Looks at the tables of the configuration, and at those that records have named: there the
+    /// connector has left its traces.
+    async fn each_table<T>(
+        &self,
+        look: impl Fn(TableConfig, &LoadedTable) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let named = self.named().await?;
+        require_few(named.len(), self.config.routes.tables_max)?;
+        let mut found = self.each_fixed(&look).await?;
+        found.extend(self.each(named, look).await?);
+        Ok(found)
+    }
+
+    async fn each_fixed<T>(
+        &self,
+        look: impl Fn(TableConfig, &LoadedTable) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.look_at(self.config.tables.clone(), true, look).await
+    }
+
+    async fn each<T>(
+        &self,
+        named: Vec<TableConfig>,
+        look: impl Fn(TableConfig, &LoadedTable) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.look_at(named, false, look).await
+    }
+
+    /// Loads `tables` and keeps of each what `look` makes of it.
+    async fn look_at<T>(
+        &self,
+        tables: Vec<TableConfig>,
+        is_ours: bool,
+        look: impl Fn(TableConfig, &LoadedTable) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut loading = futures::stream::iter(tables)
+            .map(|table| self.load_if_ours(table, is_ours))
+            .buffered(TABLES_AT_ONCE);
+        let mut found = Vec::new();
+        while let Some(next) = loading.try_next().await? {
+            let Some((table, loaded)) = next else {
+                continue;
+            };
+            let name = table.name.clone();
+            found.push(look(table, &loaded).map_err(|error| error.with("table", name))?);
+        }
+        Ok(found)
     }
 
     async fn load_if_ours(
@@ -192,11 +273,15 @@ impl Admin {
         table: TableConfig,
         is_ours: bool,
     ) -> Result<Option<(TableConfig, LoadedTable)>> {
+        self.loaded.fetch_add(1, Ordering::Relaxed);
         let loaded = match self.catalog.load_table(&table.ident).await {
             Ok(loaded) => loaded,
             Err(error) if error.code() == "TABLE_NOT_FOUND" => return Ok(None),
             // What is not ours may be what we cannot read.
-            Err(error) if !is_ours && error.kind() != ErrorKind::Retriable => return Ok(None),
+            Err(error) if !is_ours && error.kind() != ErrorKind::Retriable => {
+                self.unread.fetch_add(1, Ordering::Relaxed);
+                return Ok(None);
+            }
             Err(error) => return Err(error.with("table", &table.name)),
         };
         if is_ours || has_traces(&loaded, &self.config.wid) {
@@ -218,6 +303,7 @@ impl Admin {
             table,
             anchor: Anchor::of(&loaded.metadata, &self.config.wid)?,
             epoch,
+            is_home: (loaded.metadata.properties()).contains_key(&home_key(&self.config.wid)),
         })
     }
 
@@ -252,12 +338,11 @@ impl Admin {
             }
             // Where the table keeps the offsets, or in a property if the catalog stores it.
             let keep = self.keep(table, &loaded);
-            let in_summary = keep == Keep::Summary || refused;
             let may_carry = keep == Keep::Both && !refused;
             failpoint::pass("reset.before-anchor")?;
-            let commit = match in_summary {
-                true => self.carried(table, &loaded, anchor).await?,
-                false => request(&loaded, wid, anchor)?,
+            let commit = match keep == Keep::Summary || refused {
+                true => self.carried(table, &loaded, anchor, Keep::Summary).await?,
+                false => self.anchored(table, &loaded, anchor).await?,
             };
             match self.catalog.commit(&loaded, commit).await {
                 // A property that the catalog throws away is no reset.
@@ -279,11 +364,15 @@ impl Admin {
                 CommitOutcome::Conflict(error) | CommitOutcome::Unknown(error) => {
                     tracing::info!(table = %table.ident, code = error.code(),
                         "the reset is written anew");
-                    tokio::time::sleep(pause(attempt, PAUSE_MIN, PAUSE_MAX)).await;
+                    self.pause(attempt).await;
                 }
             }
         }
         Ok(())
+    }
+
+    async fn pause(&self, attempt: u32) {
+        tokio::time::sleep(pause(attempt, PAUSE_MIN, PAUSE_MAX)).await;
     }
 
     /// Returns where a change of the table's offsets goes; where they are not known, as with the first
@@ -294,13 +383,40 @@ impl Admin {
         location.keep(state.ok().flatten().as_ref())
     }
 
-    /// Builds the commit without rows that leaves the resets, and the offsets as they are, in the
-    /// summary of its snapshot.
+    /// Builds the commit that leaves the resets in a property. Where this writer has committed it moves
+    /// the branch, too: a commit of a task that has not heard of the reset may be on its way, and
+    /// a property alone would not keep the catalog from accepting it.
+    async fn anchored(
+        &self,
+        table: &TableConfig,
+        loaded: &LoadedTable,
+        anchor: &Anchor,
+    ) -> Result<TableCommit> {
+        let wid = &self.config.wid;
+        let updates = [(anchor_key(wid), anchor.write()?)].into();
+        let update = TableUpdate::SetProperties { updates };
+        let stored = stored_state_of(&loaded.metadata, wid, &table.branch);
+        let has_committed = match &stored {
+            Ok(state) => state.is_some(),
+            Err(_) => anchor.begins_anew(),
+        };
+        if !has_committed {
+            return Ok(request(loaded, update));
+        }
+        let carried = self.carried(table, loaded, anchor, Keep::Property);
+        let mut commit = carried.await?;
+        commit.updates.push(update);
+        Ok(commit)
+    }
+
+    /// Builds the commit without rows that leaves the offsets as they are where `keep` says, and the
+    /// resets beside them in a summary.
     async fn carried(
         &self,
         table: &TableConfig,
         loaded: &LoadedTable,
         anchor: &Anchor,
+        keep: Keep,
     ) -> Result<TableCommit> {
         let uuid = loaded.metadata.uuid();
         let state = match stored_state_of(&loaded.metadata, &self.config.wid, &table.branch) {
@@ -309,7 +425,7 @@ impl Admin {
             Err(_) if anchor.begins_anew() => WriterState::new(uuid),
             Err(error) => return Err(error),
         };
-        carry(loaded, &self.identity(table), state, anchor).await
+        carry(loaded, &self.identity(table), state, anchor, keep).await
     }
 
     fn identity(&self, table: &TableConfig) -> CommitIdentity {
@@ -345,12 +461,12 @@ fn newest(known: &[Known]) -> (Anchor, u64) {
     (anchor.cloned().unwrap_or_default(), seen.unwrap_or(0))
 }
 
-/// Builds the change of one table. Catalogs cannot assert a property, so the request asserts what
-/// it can, and [`Admin::write_reset`] reads again.
-fn request(loaded: &LoadedTable, wid: &str, anchor: &Anchor) -> Result<TableCommit> {
+/// Builds a change of the properties of one table. Catalogs cannot assert a property, so the request
+/// asserts what it can, and [`Admin::write_reset`] reads again.
+fn request(loaded: &LoadedTable, update: TableUpdate) -> TableCommit {
     let metadata = &loaded.metadata;
     let head = metadata.snapshot_for_ref(MAIN_BRANCH);
-    Ok(TableCommit {
+    TableCommit {
         requirements: vec![
             TableRequirement::UuidMatch {
                 uuid: metadata.uuid(),
@@ -360,11 +476,9 @@ fn request(loaded: &LoadedTable, wid: &str, anchor: &Anchor) -> Result<TableComm
                 snapshot_id: head.map(|snapshot| snapshot.snapshot_id()),
             },
         ],
-        updates: vec![TableUpdate::SetProperties {
-            updates: [(anchor_key(wid), anchor.write()?)].into(),
-        }],
+        updates: vec![update],
         idempotency_key: Uuid::now_v7(),
-    })
+    }
 }
 
 fn not_stored() -> SinkError {

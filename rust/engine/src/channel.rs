@@ -14,6 +14,7 @@ use frazil_core::wire::{Effects, Request};
 use frazil_core::{Result, SinkError};
 
 use crate::catalog;
+use crate::commit::ChangedTable;
 use crate::failpoint;
 use crate::hub::{Hub, HubConfig, TableHub, TableIdentKey, TableKey};
 use crate::logs;
@@ -56,7 +57,8 @@ impl ControlChannel {
                 ident: TableIdentKey(table.ident.clone()),
                 branch: table.branch.clone(),
             };
-            hub.table(key, Duration::from_millis(table.commit_interval_ms))
+            let interval = Duration::from_millis(table.commit_interval_ms);
+            hub.table(key, interval, ChangedTable::of(table))
         };
         let tables = config.tables.iter().map(table).collect();
         tracing::info!(connector = %config.connector, topic = %config.control.topic, hub = %hub.id(),

@@ -8,12 +8,16 @@
 
 mod avro;
 mod change;
+mod changed;
 mod committer;
 pub mod create;
+mod kept;
 mod list;
 mod looks;
 mod manifest;
 mod merge;
+mod replace;
+mod rewrite;
 mod run;
 mod sealed;
 #[cfg(test)]
@@ -21,12 +25,17 @@ mod tests;
 mod wait;
 
 pub use change::change_table;
+pub use changed::ChangedTable;
 pub use committer::{CommitSettings, TableCommitter};
+pub(crate) use kept::Lists;
+pub use kept::Sight;
 pub use list::manifests_of;
 pub(crate) use looks::Looks;
 pub use manifest::{Layout, ManifestIdentity, metadata_location, write_manifest};
+pub use replace::{Removed, ReplacePlace, Replaced, replace_entries};
+pub use rewrite::{EntryKey, Rewritten, rewrite};
 pub(crate) use run::{carry, now_ms};
-pub use sealed::{Unsealed, read_sealed};
+pub use sealed::{Resealed, Unsealed, read_sealed};
 pub use wait::Cancel;
 pub(crate) use wait::pause;
 
@@ -55,7 +64,7 @@ impl Scratch {
 }
 
 /// Turns a failure of `iceberg`'s format code, which touches no network here, into ours.
-fn format_error(error: iceberg::Error) -> SinkError {
+pub(crate) fn format_error(error: iceberg::Error) -> SinkError {
     SinkError::fatal(
         "METADATA_FORMAT",
         "a manifest or manifest list of the table cannot be read or written as its format version demands",

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use frazil_core::config::{SinkConfig, TableConfig};
 use frazil_core::convert::ColumnRules;
+use frazil_core::route::To;
 use frazil_core::schema::evolve::{Change, Comparison};
 use frazil_core::schema::types::{self, TypeRules};
 use frazil_core::wire::{SourceKind, SourceSchema};
 use frazil_core::{Result, SinkError};
+use iceberg::TableIdent;
 use iceberg::spec::Type;
 
 use crate::catalog::Catalog;
@@ -78,18 +80,69 @@ impl TableFindings {
     }
 }
 
-/// Compares `source`, the schema of values, with every table of the connector.
+/// Returns the tables that records of `topic` go to. Those of `named` alone, when there are any.
+///
+/// # Errors
+///
+/// `COMPAT_TABLE_UNKNOWN` when none takes the topic, when the records themselves name their tables,
+/// and for one of `named` that the connector has not.
+pub fn tables(config: &SinkConfig, topic: &str, named: &[String]) -> Result<Vec<TableConfig>> {
+    if !named.is_empty() {
+        return named.iter().map(|name| table_named(config, name)).collect();
+    }
+    let Some(places) = config.routes.of_topic(topic)? else {
+        return match config.dynamic {
+            None => Ok(config.tables.clone()),
+            Some(_) => Err(unknown(
+                "the records themselves name their tables; say with `--table` which to compare with",
+            )),
+        };
+    };
+    let mut tables = Vec::new();
+    for place in places {
+        match (place, &config.dynamic) {
+            (To::Every, _) => tables.extend(config.tables.iter().cloned()),
+            (To::Configured(index), _) => tables.extend(config.tables.get(index).cloned()),
+            (To::Named(named), Some(dynamic)) => {
+                tables.push(dynamic.table(&named.name, &named.ident)?);
+            }
+            (To::Named(_), None) => {}
+        }
+    }
+    match tables.is_empty() {
+        false => Ok(tables),
+        true => Err(unknown(
+            "no table takes the records of this topic; where a transform renames the topic, say \
+             with `--table` which to compare with",
+        )),
+    }
+}
+
+fn table_named(config: &SinkConfig, name: &str) -> Result<TableConfig> {
+    if let Some(table) = config.tables.iter().find(|table| table.name == name) {
+        return Ok(table.clone());
+    }
+    let ident = TableIdent::from_strs(name.split('.')).ok();
+    let found = ident.and_then(|ident| config.dynamic.as_ref()?.at(&ident));
+    found.ok_or_else(|| unknown("the connector has no such table").with("table", name))
+}
+
+fn unknown(message: &'static str) -> SinkError {
+    SinkError::config("COMPAT_TABLE_UNKNOWN", message)
+}
+
+/// Compares `source`, the schema of values, with `tables`.
 ///
 /// # Errors
 ///
 /// What the catalog says; what is wrong with a table.
 pub async fn check(
-    config: &SinkConfig,
+    wanted: &[TableConfig],
     catalog: &Arc<dyn Catalog>,
     source: &Arc<SourceSchema>,
 ) -> Result<Vec<TableFindings>> {
-    let mut tables = Vec::with_capacity(config.tables.len());
-    for table in &config.tables {
+    let mut tables = Vec::with_capacity(wanted.len());
+    for table in wanted {
         let seen = match ColumnRules::new(&table.columns, &[], table.case_insensitive) {
             Some(rules) => rules.seen(source),
             None => Ok(Arc::clone(source)),

@@ -45,13 +45,13 @@ impl Handle {
         self.session()?.register_schema(bytes)
     }
 
-    /// Takes one frame of records in; see [`Session::put`].
+    /// Takes one frame of records in, from a buffer of `buffer_bytes`; see [`Session::put_from`].
     ///
     /// # Errors
     ///
-    /// As [`Session::put`]; `INTERNAL` when this is no task's handle.
-    pub fn put(&self, frame: &[u8]) -> Result<Vec<u8>> {
-        self.session()?.put(frame)
+    /// As [`Session::put_from`]; `INTERNAL` when this is no task's handle.
+    pub fn put(&self, frame: &[u8], buffer_bytes: usize) -> Result<Vec<u8>> {
+        self.session()?.put_from(frame, buffer_bytes)
     }
 
     /// Answers a control request with effects.

@@ -39,7 +39,8 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, LoadedTable};
-use crate::commit::{Cancel, Looks, TableCommitter};
+use crate::commit::{Cancel, ChangedTable, Lists, Looks, TableCommitter};
+use crate::memory::Memory;
 use crate::runtime::Runtime;
 use clock::{HubClock, milliseconds};
 use remote::Link;
@@ -144,6 +145,8 @@ pub struct HubConfig {
     /// The tables that records name, when they do: those that another process has named first are
     /// committed here too.
     pub dynamic: Option<DynamicTables>,
+    /// The tables of the configuration that have changes.
+    pub changed: Vec<(String, ChangedTable)>,
 }
 
 impl HubConfig {
@@ -160,6 +163,11 @@ impl HubConfig {
             segment_ttl: Duration::from_millis(config.control.segment_ttl_ms),
             catalog: fingerprint(&config.catalog),
             dynamic: config.dynamic.clone(),
+            changed: config
+                .tables
+                .iter()
+                .filter_map(|table| Some((table.name.clone(), ChangedTable::of(table)?)))
+                .collect(),
         }
     }
 
@@ -177,6 +185,7 @@ impl HubConfig {
             self.segment_ttl,
             self.catalog,
             self.dynamic.as_ref().map(DynamicTables::fingerprint),
+            self.changed.clone(),
         )
     }
 }
@@ -192,6 +201,7 @@ type HubKey = (
     Duration,
     [u8; 32],
     Option<[u8; 32]>,
+    Vec<(String, ChangedTable)>,
 );
 
 fn fingerprint(catalog: &CatalogConfig) -> [u8; 32] {
@@ -226,6 +236,8 @@ pub struct Hub {
     cancel: Cancel,
     /// What its tables share of looks at manifests.
     looks: Looks,
+    /// What they share of the room for manifest lists.
+    lists: Lists,
 }
 
 impl Hub {
@@ -263,7 +275,8 @@ impl Hub {
                     .over_topic
                     .then(|| Arc::new(Link::new(Weak::clone(hub), settings))),
                 cancel: Cancel::default(),
-                looks: Looks::default(),
+                looks: Looks::of_a_connector(),
+                lists: Lists::default(),
                 config,
             }
         })
@@ -290,8 +303,14 @@ impl Hub {
         Duration::from_millis(interval_ms - self.clock.now_ms() % interval_ms)
     }
 
-    /// Returns the part that serves `key`; its actor starts with the first caller.
-    pub fn table(self: &Arc<Self>, key: TableKey, interval: Duration) -> Arc<TableHub> {
+    /// Returns the part that serves `key`; its actor starts with the first caller. `changes` is said of
+    /// a table with changes, by every caller.
+    pub fn table(
+        self: &Arc<Self>,
+        key: TableKey,
+        interval: Duration,
+        changes: Option<ChangedTable>,
+    ) -> Arc<TableHub> {
         let mut tables = lock(&self.tables);
         if let Some(table) = tables.get(&key) {
             return Arc::clone(table);
@@ -309,7 +328,12 @@ impl Hub {
         .with_state_location(config.state_location)
         .with_rollback(config.rollback)
         .with_looks(self.looks.of_another_table())
+        .with_lists(&self.lists)
         .with_cancel(self.cancel.clone());
+        let committer = match changes {
+            Some(changes) => committer.with_changes(changes, Memory::of_process()),
+            None => committer,
+        };
         let settings = TableSettings {
             clock: self.clock,
             coordinator: CoordinatorSettings {
@@ -356,7 +380,8 @@ impl Hub {
         }
         tracing::info!(connector = %self.config.connector, table = %config.name,
             "another worker's records named this table");
-        Some(self.table(key, Duration::from_millis(config.commit_interval_ms)))
+        let interval = Duration::from_millis(config.commit_interval_ms);
+        Some(self.table(key, interval, ChangedTable::of(&config)))
     }
 
     /// Tells whether a table that records name is open already, or may be.

@@ -13,11 +13,12 @@ use frazil_core::commit::location::StoredIn;
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::stored_state_of;
 use frazil_core::config::{ConfigProblem, Level, SinkConfig, TableConfig};
-use frazil_core::layout::check_existing;
+use frazil_core::layout::{changed, check_existing};
 use frazil_core::wire::effects::{self, ValidationLevel};
 use frazil_core::{Result, SinkError};
 
 use crate::catalog::{Catalog, LoadedTable};
+use crate::memory::Memory;
 
 /// Reads the configuration of a task.
 ///
@@ -39,6 +40,7 @@ pub fn validate(settings: &BTreeMap<String, String>) -> Vec<u8> {
     let (config, mut problems) = SinkConfig::parse(settings);
     let sound = problems.iter().all(|problem| problem.level != Level::Error);
     if let (Some(config), true) = (config, sound) {
+        problems.extend(Memory::of_process().check(&config));
         problems.extend(online::check(&config, settings));
     }
     effects::encode_validation(problems.iter().map(|problem| {
@@ -98,7 +100,7 @@ fn kept_in_summary(
 
 fn check_creatable(table: &TableConfig) -> Result<()> {
     if table.auto_create {
-        return Ok(());
+        return changed::check_new(table).map_err(|error| error.with("table", &table.name));
     }
     Err(SinkError::config(
         "TABLE_MISSING",

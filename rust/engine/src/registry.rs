@@ -13,6 +13,7 @@ mod apicurio;
 mod cache;
 mod client;
 mod confluent;
+mod references;
 #[cfg(test)]
 mod tests;
 

@@ -12,6 +12,7 @@
 //! that Connect may deliver the same batch again.
 
 mod backpressure;
+mod changes;
 mod creation;
 mod decoding;
 mod delivery;
@@ -25,6 +26,7 @@ mod rows;
 mod sealing;
 mod spec;
 mod table;
+mod truncations;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
-use frazil_core::decode::FrameDecoder;
+use frazil_core::decode::{FrameDecoder, Gatherer};
 use frazil_core::limits;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
@@ -45,6 +47,7 @@ use crate::catalog::{self, Catalog};
 use crate::failpoint;
 use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
+use crate::memory::{Account, Memory};
 use crate::registry::Registry;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
@@ -52,10 +55,12 @@ pub(crate) use open::converter;
 use routes::Routes;
 use table::{SealFailure, SessionContext, TableSlot};
 
-/// How long one `put`, with all its frames, may wait for catalogs and uploads on the task's thread:
-/// far below the 5 minutes of `max.poll.interval.ms`, after which the group takes the partitions
-/// away.
-const PUT_WAIT: Duration = Duration::from_secs(60);
+/// How long the start of a task may wait for its catalog.
+const OPEN_WAIT: Duration = Duration::from_secs(60);
+/// The part of `max.poll.interval.ms` that one `put`, with all its frames, may wait for catalogs,
+/// uploads and other tasks on the task's thread. Java waits for dead letters as long again: together
+/// they are a quarter. After the whole the group takes the partitions away.
+const PUT_PART: u32 = 8;
 /// How long a revoked or stopped task waits for its last commits. Below Connect's default
 /// `task.shutdown.graceful.timeout.ms` of 5 s, also when both happen one after the other.
 const DRAIN_WAIT: Duration = Duration::from_millis(3_500);
@@ -92,6 +97,7 @@ struct Inner {
     schemas: SchemaRegistry,
     /// Reads what Connect hands through as bytes.
     decoder: Option<FrameDecoder>,
+    gatherer: Option<Gatherer>,
     /// Where the schemas are that records name.
     registry: Option<Registry>,
     /// Decides everything about offsets.
@@ -100,6 +106,10 @@ struct Inner {
     routes: Routes,
     outcomes: mpsc::UnboundedReceiver<Inbound>,
     back_pressure: BackPressure,
+    /// Bytes of the buffer that Java hands frames over in.
+    frame_buffer: u64,
+    /// Bytes that the last frame was decoded into.
+    decoded_bytes: u64,
     /// Connect asked for offsets since the last put.
     pre_committed: bool,
 }
@@ -111,12 +121,25 @@ impl Session {
     /// # Errors
     ///
     /// Of kind `Config` for what the user must change (unknown key, missing table, wrong
-    /// credentials), `Retriable` when the catalog does not answer.
+    /// credentials, no memory left), `Retriable` when the catalog does not answer.
     pub fn open(settings: BTreeMap<String, String>) -> Result<Arc<Session>> {
+        Self::open_in(&Memory::of_process(), settings)
+    }
+
+    /// As [`open`](Self::open), with another pool of memory than the process's.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_in(
+        memory: &Arc<Memory>,
+        settings: BTreeMap<String, String>,
+    ) -> Result<Arc<Session>> {
         logs::install();
         let config = Arc::new(crate::preflight::start(&settings)?);
+        let account = memory.join(&config)?;
         let runtime = Runtime::shared()?;
-        let catalog = runtime.wait("opening the catalog", PUT_WAIT, async {
+        let catalog = runtime.wait("opening the catalog", OPEN_WAIT, async {
             let catalog = catalog::open(&config.catalog)?;
             for notice in crate::preflight::check_tables(&config, &catalog).await? {
                 tracing::warn!(connector = %config.connector, "{}", notice.message);
@@ -124,7 +147,7 @@ impl Session {
             Ok(catalog)
         })?;
         let registry = config.registry.as_ref().map(Registry::open).transpose()?;
-        let inner = Inner::new(config, runtime, catalog, registry);
+        let inner = Inner::new(config, runtime, catalog, registry, account);
         tracing::info!(connector = %inner.config.connector, task = inner.config.task,
             session = %inner.machine.session(), wid = %inner.config.wid, "task started");
         Ok(Arc::new(Session {
@@ -150,9 +173,20 @@ impl Session {
     /// `Retriable`: nothing of the frame was taken, the same batch may come again. `Data`: a record
     /// does not fit and the connector tolerates no errors. Otherwise the task must stop.
     pub fn put(&self, frame: &[u8]) -> Result<Vec<u8>> {
+        self.put_from(frame, frame.len())
+    }
+
+    /// As [`put`](Self::put), of a frame that lies in a buffer of `buffer_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn put_from(&self, frame: &[u8], buffer_bytes: usize) -> Result<Vec<u8>> {
         let mut inner = self.lock()?;
         inner.check()?;
+        inner.frame_begins(buffer_bytes as u64);
         let effects = inner.put(frame);
+        inner.frame_ends();
         inner
             .remember_failure(effects)
             .map(|effects| effects.encode())
@@ -209,6 +243,7 @@ impl Inner {
         runtime: Arc<Runtime>,
         catalog: Arc<dyn Catalog>,
         registry: Option<Registry>,
+        account: Account,
     ) -> Inner {
         let hub = Hub::join(HubConfig::of(&config), &runtime, Arc::clone(&catalog));
         let (sender, outcomes) = mpsc::unbounded_channel();
@@ -228,16 +263,20 @@ impl Inner {
             started,
             topic_ids: RefCell::default(),
             tables: Cell::new(tables.len()),
-            waits_until: Cell::new(started + PUT_WAIT),
+            waits_until: Cell::new(started + OPEN_WAIT),
+            account,
         };
         for table in &tables {
             table.join(session, &context);
         }
         Inner {
             machine: TaskMachine::new(task_settings(&config), session),
-            back_pressure: BackPressure::new(config.memory_bytes_max),
+            back_pressure: BackPressure::default(),
+            frame_buffer: 0,
+            decoded_bytes: 0,
             routes: Routes::new(&config.routes),
             decoder: decoding::decoder(&config),
+            gatherer: None,
             registry,
             config,
             context,
@@ -356,6 +395,7 @@ impl Inner {
             tracing::error!(connector = %self.config.connector, task = self.config.task,
                 reason = %error.report(), "the last segments could not be sealed; they are read again");
         }
+        self.say_last_left_out();
         self.abandon();
     }
 
@@ -365,6 +405,7 @@ impl Inner {
         for table in &mut self.tables {
             table.leave(session);
         }
+        self.leave_memory();
         self.machine.fail(&SinkError::fatal(
             "SESSION_CLOSED",
             "the native session is closed",

@@ -12,6 +12,7 @@ mod refreshing;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -268,6 +269,28 @@ impl TableStorage {
         found
             .bytes()
             .await
+            .map_err(|error| store_error(location, &error))
+    }
+
+    /// Reads a part of a file.
+    ///
+    /// # Errors
+    ///
+    /// Also when the file ends before the part does.
+    pub async fn get_range(&self, location: &str, range: Range<u64>) -> Result<Bytes> {
+        let (store, path) = self.store(location)?;
+        let length = range.end.saturating_sub(range.start);
+        let bytes = store.get_range(&path, range).await;
+        let bytes = bytes.map_err(|error| store_error(location, &error))?;
+        whole(location, length, bytes.len() as u64).map(|()| bytes)
+    }
+
+    /// Returns the length of a file.
+    pub async fn length(&self, location: &str) -> Result<u64> {
+        let (store, path) = self.store(location)?;
+        let found = store.head(&path).await;
+        found
+            .map(|found| found.size)
             .map_err(|error| store_error(location, &error))
     }
 

@@ -24,6 +24,8 @@ pub struct CommitLimits {
     pub unknown_pause_min_ms: u64,
     /// The longest pause when the catalog or the storage gave no clear answer.
     pub unknown_pause_max_ms: u64,
+    /// Attempts in a row that could not be built before it gives up for now; `None` goes on.
+    pub unbuilt_max: Option<u32>,
     /// Whether the table may have one committer only, so that another one is an error.
     pub one_owner: bool,
     /// What to do when the writer's last commit was rolled back.
@@ -51,6 +53,7 @@ impl Default for CommitLimits {
             conflict_pause_max_ms: 2_000,
             unknown_pause_min_ms: 1_000,
             unknown_pause_max_ms: 60_000,
+            unbuilt_max: None,
             one_owner: false,
             rollback: RollbackPolicy::Warn,
             state_location: StateLocation::Auto,
@@ -134,6 +137,8 @@ pub enum Answer<V> {
     Unknown(SinkError),
     /// The request could not be built and was not sent.
     NotSent(SinkError),
+    /// The same, for the files of the segment of this index: it can never be committed.
+    Unusable(usize, RejectReason),
 }
 
 /// What a look at the manifests of one segment said: why they may not be committed, if so.

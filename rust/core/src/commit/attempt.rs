@@ -6,6 +6,11 @@
 //!   └─────────┴──────── RESOLVE ◄─────┘ conflict, refused, unknown
 //! ```
 //!
+//! A process that remembers the table as its last commit left it may begin with that in place of a
+//! LOAD. The request asserts its head, so the catalog tells when somebody else has changed it; what
+//! the catalog would not check, any verdict but "goes into the table", is left to a table that was
+//! loaded now.
+//!
 //! The machine says what to do next ([`Action`]) and is told what came of it. It neither waits nor
 //! draws lots nor talks to anyone, so a worker and the simulator run the same code.
 //!
@@ -37,6 +42,8 @@ use crate::rules::{Rule, enforced};
 struct Counts {
     conflicts: u32,
     unknown: u32,
+    /// Attempts in a row that were not sent.
+    unbuilt: u32,
     unauthorized: u32,
 }
 
@@ -98,7 +105,21 @@ pub struct CommitMachine<V, E> {
     counts: Counts,
     /// The catalog was seen to refuse table properties.
     without_properties: bool,
+    /// The table as the process remembers it, until the loop begins.
+    remembered: Option<V>,
+    /// What waits was built on the remembered table.
+    on_remembered: bool,
+    remembered_was: Option<Remembered>,
     notes: Vec<Note>,
+}
+
+/// What the remembered table turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remembered {
+    /// The newest: the commit that was built on it was applied.
+    Current,
+    /// Of the past: the catalog did not take the commit.
+    Stale,
 }
 
 impl<V: TableView, E: Entropy> CommitMachine<V, E> {
@@ -119,8 +140,23 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
             submitted: Vec::new(),
             counts: Counts::default(),
             without_properties: false,
+            remembered: None,
+            on_remembered: false,
+            remembered_was: None,
             notes: Vec::new(),
         }
+    }
+
+    /// Sets the table as the process remembers it: the first attempt is built on that, if it may be.
+    #[must_use]
+    pub fn with_remembered(mut self, table: Option<V>) -> Self {
+        self.remembered = table;
+        self
+    }
+
+    /// Returns what the remembered table turned out to be; `None` when nothing showed it.
+    pub fn remembered_was(&self) -> Option<Remembered> {
+        self.remembered_was
     }
 
     /// Sets what the owner of the table saw in earlier calls of the same term.
@@ -163,7 +199,29 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
                 "a segment was handed to the committer of another table or branch",
             ));
         }
-        self.look()
+        match self.remembered.take() {
+            Some(table) if self.takes_all(&table).unwrap_or(false) => {
+                self.on_remembered = true;
+                self.judge(table).unwrap_or_else(|_| self.look())
+            }
+            _ => self.look(),
+        }
+    }
+
+    /// Tells whether every segment may go into `table`, which was not loaded just now.
+    fn takes_all(&self, table: &V) -> Result<bool> {
+        table.check()?;
+        let identity = &self.setup.identity;
+        let state = table.writer_state(&identity.wid, &identity.branch)?;
+        self.check_reset(state.as_ref())?;
+        let in_order = self.order.iter();
+        let waiting: Vec<&Segment> = in_order.filter_map(|at| self.segments.get(*at)).collect();
+        let (uuid, connector) = (table.uuid(), &identity.connector);
+        let dead = &mut BTreeSet::new();
+        let choice = choose(uuid, state.as_ref(), connector, &waiting, dead)?;
+        let manifests = waiting.iter().flat_map(|segment| &segment.manifests);
+        let mut specs = manifests.map(|sealed| sealed.manifest.partition_spec_id);
+        Ok(choice.decided.is_empty() && specs.all(|spec_id| table.has_spec(spec_id)))
     }
 
     /// The table was loaded.
@@ -218,8 +276,25 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
         if !matches!(self.phase, Phase::Submitted) {
             return self.out_of_turn();
         }
+        let on_remembered = std::mem::take(&mut self.on_remembered);
+        if on_remembered {
+            self.remembered_was = match answer {
+                Answer::Committed(_) => Some(Remembered::Current),
+                Answer::Conflict(_) | Answer::Refused(_) => Some(Remembered::Stale),
+                Answer::NotSent(ref error) if error.kind() != ErrorKind::Retriable => {
+                    Some(Remembered::Stale)
+                }
+                _ => None,
+            };
+        }
+        let unbuilt = std::mem::take(&mut self.counts.unbuilt);
         match answer {
             Answer::Committed(table) => self.judge(table).unwrap_or_else(|error| self.stop(error)),
+            // No race was lost and nothing is wrong for certain: the newest table was not looked at.
+            Answer::Conflict(_) | Answer::Refused(_) if on_remembered => self.look(),
+            Answer::NotSent(error) if on_remembered && error.kind() != ErrorKind::Retriable => {
+                self.look()
+            }
             Answer::Conflict(error) => self.lost_race(error),
             Answer::Refused(error) => {
                 if let Some(pending) = &mut self.pending {
@@ -242,10 +317,19 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
                 self.unanswered(error)
             }
             Answer::NotSent(error) if error.kind() == ErrorKind::Retriable => {
-                self.unanswered(error)
+                self.counts.unbuilt = unbuilt + 1;
+                let most = self.setup.limits.unbuilt_max;
+                match most.is_some_and(|most| self.counts.unbuilt > most) {
+                    true => self.stop(error),
+                    false => self.unanswered(error),
+                }
             }
             // A stale base may be the reason; the next look tells.
             Answer::NotSent(error) => self.refused(error),
+            Answer::Unusable(index, reason) => {
+                self.reject(index, reason);
+                self.look()
+            }
         }
     }
 
@@ -270,6 +354,7 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
             return self.done();
         }
         self.phase = Phase::Loading;
+        self.on_remembered = false;
         Action::Load
     }
 
@@ -567,7 +652,8 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
     }
 
     fn attempt_number(&self) -> u32 {
-        1 + self.counts.conflicts + self.counts.unknown + self.counts.unauthorized
+        let stale = u32::from(self.remembered_was == Some(Remembered::Stale));
+        1 + stale + self.counts.conflicts + self.counts.unknown + self.counts.unauthorized
     }
 
     fn is_open(&self, index: usize) -> bool {

@@ -782,3 +782,9 @@ fn a_second_owner_is_an_error_where_one_is_allowed() {
 #[cfg(feature = "mutation")]
 #[path = "attempt_mutants.rs"]
 mod mutants;
+
+#[path = "attempt_remembered.rs"]
+mod remembered;
+
+#[path = "attempt_changes.rs"]
+mod changes;

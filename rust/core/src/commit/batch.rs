@@ -12,6 +12,7 @@ use super::state::WriterState;
 use super::validate::{RejectReason, Verdict, covered_by_another, verdict};
 use crate::control::segment::Segment;
 use crate::error::Result;
+use crate::limits::COMMIT_CHANGES_MAX;
 use crate::rules::{Rule, enforced};
 
 /// The outcome of [`choose`]; indexes are those of the waiting segments.
@@ -41,11 +42,7 @@ pub fn choose(
     let epoch = waiting.iter().map(|segment| segment.epoch).max();
     for (index, segment) in waiting.iter().enumerate() {
         let judged = match verdict(table_uuid, state, segment) {
-            // What the table has, it has, whatever happened to the session.
-            Verdict::Covered => match covered_by_another(state, segment, connector) {
-                Some(reason) => Verdict::Rejected(reason),
-                None => Verdict::Covered,
-            },
+            Verdict::Covered => covered(state, segment, connector),
             Verdict::Commit if enforced(Rule::DeadSession) && dead.contains(&segment.session) => {
                 Verdict::Rejected(RejectReason::SessionRejected)
             }
@@ -67,11 +64,14 @@ pub fn choose(
         .cloned()
         .unwrap_or_else(|| WriterState::new(table_uuid));
     let mut batch: Vec<usize> = Vec::new();
+    let mut changes = 0u64;
     let mut held = BTreeSet::new();
     for (index, segment) in open {
         // Rule R8: a delete does not reach rows of its own commit.
         let alone = enforced(Rule::DeletesAlone) && segment.has_equality_deletes();
-        if alone && !batch.is_empty() {
+        let more = segment.changes();
+        let is_full = changes > 0 && changes.saturating_add(more) > COMMIT_CHANGES_MAX;
+        if (alone || is_full) && !batch.is_empty() {
             break;
         }
         if held.contains(&segment.session)
@@ -84,6 +84,7 @@ pub fn choose(
             continue;
         }
         state.advance(segment)?;
+        changes = changes.saturating_add(more);
         batch.push(index);
         if alone {
             break;
@@ -94,6 +95,14 @@ pub fn choose(
         batch,
         state,
     })
+}
+
+/// Judges a segment whose rows the table has. What it has, it has, whatever happened to the session.
+fn covered(state: Option<&WriterState>, segment: &Segment, connector: &str) -> Verdict {
+    match covered_by_another(state, segment, connector) {
+        Some(reason) => Verdict::Rejected(reason),
+        None => Verdict::Covered,
+    }
 }
 
 /// Returns the indexes of `segments` in the order in which they are to be judged: sessions in the

@@ -254,3 +254,30 @@ proptest! {
         }
     }
 }
+
+// Promise: A commit takes at most four million changes, unless one segment alone has more: what it holds in memory does not grow with a backlog.
+#[test]
+fn a_commit_takes_only_so_many_changes() {
+    let with = |seq: u64, changes: u64| {
+        let start = seq as i64 * 10;
+        let mut segment = of_session(1, seq, start, start + 10);
+        segment.rows = changes;
+        segment.key_run = Some(crate::control::segment::KeyRunRef {
+            path: "k".into(),
+            len: 1,
+            sha256: [0; 32],
+            rows: changes,
+        });
+        segment
+    };
+    let most = COMMIT_CHANGES_MAX;
+    let half = most / 2;
+    let choice = |sizes: &[u64]| {
+        let numbered = (0..).zip(sizes);
+        let segments: Vec<Segment> = numbered.map(|(seq, size)| with(seq, *size)).collect();
+        pick(None, &segments).batch
+    };
+    assert_eq!(choice(&[half, half, 1]), [0, 1]);
+    assert_eq!(choice(&[2 * most, 1]), [0]);
+    assert_eq!(choice(&[1, 2 * most, 1]), [0]);
+}

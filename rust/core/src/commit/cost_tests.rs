@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::state::WriterState;
-use super::summary::{OFFSETS, summary};
+use super::summary::{FileChanges, OFFSETS, summary};
 use super::test_support::{range, segment};
 use crate::control::segment::Segment;
 use crate::limits::STATE_BYTES_MAX;
@@ -56,7 +56,8 @@ fn property_bytes(state: &WriterState) -> usize {
 /// Bytes of Frazil's own entries in the summary, which stays in the file until the snapshot
 /// expires.
 fn summary_bytes(state: &WriterState, made: &Segment) -> (usize, bool) {
-    let whole = summary("0123456789abcdef", state, &[made], None);
+    let files = FileChanges::of_segments(&[made]);
+    let whole = summary("0123456789abcdef", state, &[made], &files, None);
     let own: BTreeMap<String, String> = whole
         .additional_properties
         .into_iter()

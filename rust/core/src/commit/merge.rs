@@ -86,6 +86,7 @@ pub fn groups(
             continue;
         }
         let tier = tiers.entry(TierKey {
+            is_deletes: manifest.content == ManifestContentType::Deletes,
             spec_id: manifest.partition_spec_id,
             schema_id: schema_of(manifest),
             size: size_of(bytes, settings),
@@ -115,6 +116,7 @@ fn size_of(bytes: u64, settings: &MergeSettings) -> usize {
 /// What manifests have in common that may become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct TierKey {
+    is_deletes: bool,
     spec_id: i32,
     /// The schema of a merged manifest: those of different schemas were read once, and need not be
     /// again. The list does not say that of others.
@@ -142,14 +144,19 @@ fn take(groups: &mut Vec<Vec<usize>>, left: &mut usize, tier: Tier) {
     groups.push(places);
 }
 
-/// Tells whether everything that `manifest` says is known here.
+/// Tells whether everything that `manifest` says is known here. One that the commit has made itself is
+/// left: what it says of entries that go belongs to its snapshot. What older ones say of that is left
+/// out.
 fn may_merge(manifest: &ManifestFile, with_row_ids: bool) -> bool {
     let name = manifest.manifest_path.rsplit('/').next();
+    let has_row_ids = manifest.first_row_id.is_some();
     name.is_some_and(|name| name.starts_with(OWN_NAME.0))
-        && manifest.content == ManifestContentType::Data
+        && manifest.sequence_number >= 0
         && manifest.key_metadata.is_none()
-        && manifest.deleted_files_count == Some(0)
-        && manifest.first_row_id.is_some() == with_row_ids
+        && match manifest.content {
+            ManifestContentType::Data => has_row_ids == with_row_ids,
+            ManifestContentType::Deletes => !has_row_ids,
+        }
 }
 
 /// Returns the name of the manifest number `index` that the commit `commit` merged others into; all of
@@ -186,6 +193,7 @@ mod tests {
         let mut manifest = test_support::manifest(0, 1).manifest;
         manifest.manifest_path = format!("s3://b/t/metadata/frazil-x-{number}-m.avro");
         manifest.manifest_length = bytes;
+        manifest.sequence_number = 1;
         manifest
     }
 
@@ -254,7 +262,7 @@ mod tests {
         all[1].manifest_path = "s3://b/frazil-x/metadata/1c-m0.avro".to_owned();
         all[2].content = ManifestContentType::Deletes;
         all[3].key_metadata = Some(vec![1]);
-        all[4].deleted_files_count = Some(1);
+        all[4].sequence_number = -1;
         assert_eq!(groups(&all, &SETTINGS), [[0, 5, 6, 7]]);
         all[5].partition_spec_id = 1;
         assert!(groups(&all, &SETTINGS).is_empty());
@@ -265,6 +273,18 @@ mod tests {
             .iter_mut()
             .for_each(|one| one.first_row_id = Some(7));
         assert_eq!(super::groups(&all, &SETTINGS, true), [[1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn deletes_are_merged_with_deletes() {
+        let mut all = list(&[50; 8]);
+        for deletes in all.iter_mut().step_by(2) {
+            deletes.content = ManifestContentType::Deletes;
+            deletes.deleted_files_count = Some(3);
+        }
+        assert_eq!(groups(&all, &SETTINGS), [[1, 3, 5, 7], [0, 2, 4, 6]]);
+        all[0].first_row_id = Some(7);
+        assert_eq!(groups(&all, &SETTINGS), [[1, 3, 5, 7]]);
     }
 
     // Promise: The manifest list of a table stays short, however long and with however many tasks it is written.

@@ -14,7 +14,7 @@ use super::anchor::Anchor;
 use super::location::Keep;
 use super::recover::parent_of;
 use super::state::{WriterState, property_key};
-use super::summary::summary;
+use super::summary::{FileChanges, summary};
 use crate::control::segment::Segment;
 use crate::error::{Result, SinkError};
 use crate::schema::contract::{MAPPING_PROPERTY, check_mapping};
@@ -98,6 +98,8 @@ pub struct Attempt<'a> {
     pub now_ms: i64,
     /// The segments of the batch.
     pub segments: &'a [&'a Segment],
+    /// What becomes of the table's files, where that is not just that the segments' come.
+    pub files: Option<&'a FileChanges>,
     /// The writer's state after the commit, as [`super::batch::choose`] returned it.
     pub state: WriterState,
     /// Where the state goes.
@@ -151,7 +153,10 @@ pub fn commit(metadata: &TableMetadata, base: &Base, attempt: &Attempt<'_>) -> R
         attempt.now_ms,
     );
     let parent_summary = base.parent.as_ref().map(|parent| parent.summary());
-    let mut summary = summary(&identity.wid, &state, attempt.segments, parent_summary);
+    let appended = || FileChanges::of_segments(attempt.segments);
+    let files = attempt.files.cloned().unwrap_or_else(appended);
+    let wid = &identity.wid;
+    let mut summary = summary(wid, &state, attempt.segments, &files, parent_summary);
     carry(&mut summary, &state, attempt)?;
     let snapshot = snapshot(metadata, base, attempt, summary)?;
     let mut updates = snapshot_updates(metadata, snapshot, attempt)?;
@@ -177,6 +182,10 @@ pub fn commit(metadata: &TableMetadata, base: &Base, attempt: &Attempt<'_>) -> R
             TableRequirement::RefSnapshotIdMatch {
                 r#ref: identity.branch.clone(),
                 snapshot_id: base.head,
+            },
+            // The snapshot says which schema the table had.
+            TableRequirement::CurrentSchemaIdMatch {
+                current_schema_id: metadata.current_schema_id(),
             },
         ],
         updates,

@@ -89,6 +89,7 @@ fn plan_in(
         snapshot_id: id,
         now_ms: NOW + id,
         segments,
+        files: None,
         state: choice.state,
         keep,
         anchor: &Anchor::of(metadata, "w1").unwrap(),
@@ -171,6 +172,9 @@ fn a_request_asserts_table_and_head_and_sets_snapshot_and_state_together() {
             TableRequirement::RefSnapshotIdMatch {
                 r#ref: "main".into(),
                 snapshot_id: None
+            },
+            TableRequirement::CurrentSchemaIdMatch {
+                current_schema_id: 0,
             },
         ]
     );
@@ -553,6 +557,7 @@ fn retention_of_a_branch_is_kept_and_a_tag_is_refused() {
         snapshot_id: 5,
         now_ms: NOW,
         segments: &[&one],
+        files: None,
         state: WriterState::new(metadata.uuid()),
         keep: Keep::Property,
         anchor: &Anchor::default(),

@@ -27,21 +27,44 @@ pub const STATE_DIGEST: &str = "frazil.state-sha256";
 /// Larger offset lists stay out of the summary, which every later metadata file repeats.
 const OFFSETS_BYTES_MAX: usize = 2 << 10;
 
+/// What a commit does to the files of its table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileChanges {
+    /// What it adds.
+    pub added: FileCounts,
+    /// What it removes.
+    pub removed: FileCounts,
+    /// One number for each partition value among these files.
+    pub partitions: BTreeSet<u64>,
+}
+
+impl FileChanges {
+    /// Returns what a commit does that adds the files of `segments` as they are.
+    pub fn of_segments(segments: &[&Segment]) -> Self {
+        let mut changes = FileChanges::default();
+        for manifest in segments.iter().flat_map(|segment| &segment.manifests) {
+            changes.added.add(&manifest.counts);
+            changes.partitions.extend(&manifest.partitions);
+        }
+        changes
+    }
+}
+
 /// Builds the summary of a commit of `segments` on a parent with summary `parent`, after which the
-/// writer's state is `state`.
+/// writer's state is `state`. It does what `files` says.
 pub fn summary(
     wid: &str,
     state: &WriterState,
     segments: &[&Segment],
+    files: &FileChanges,
     parent: Option<&Summary>,
 ) -> Summary {
-    let mut counts = FileCounts::default();
-    let mut partitions: BTreeSet<u64> = BTreeSet::new();
-    for manifest in segments.iter().flat_map(|segment| &segment.manifests) {
-        counts.add(&manifest.counts);
-        partitions.extend(&manifest.partitions);
-    }
-    let mut entries = counters(&counts, parent);
+    let FileChanges {
+        added,
+        removed,
+        partitions,
+    } = files;
+    let mut entries = counters(added, removed, parent);
     entries.insert("changed-partition-count", partitions.len().to_string());
     entries.insert("engine-name", "frazil".into());
     entries.insert("engine-version", env!("CARGO_PKG_VERSION").into());
@@ -57,13 +80,8 @@ pub fn summary(
     if offsets.len() <= OFFSETS_BYTES_MAX {
         entries.insert(OFFSETS, offsets);
     }
-    let operation = match (counts.data_files > 0, counts.delete_files() > 0) {
-        (_, false) => Operation::Append,
-        (false, true) => Operation::Delete,
-        (true, true) => Operation::Overwrite,
-    };
     Summary {
-        operation,
+        operation: operation(added, removed),
         additional_properties: entries
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value))
@@ -71,9 +89,38 @@ pub fn summary(
     }
 }
 
-fn counters(counts: &FileCounts, parent: Option<&Summary>) -> BTreeMap<&'static str, String> {
-    let mut entries = BTreeMap::new();
-    for (key, added) in [
+/// Returns what a snapshot does that adds and removes these files.
+pub fn operation(added: &FileCounts, removed: &FileCounts) -> Operation {
+    let takes_away = added.delete_files() + removed.data_files + removed.delete_files() > 0;
+    match (added.data_files > 0, takes_away) {
+        (_, false) => Operation::Append,
+        (false, true) => Operation::Delete,
+        (true, true) => Operation::Overwrite,
+    }
+}
+
+fn took_away(removed: &FileCounts) -> [(&'static str, u64); 9] {
+    [
+        ("deleted-data-files", removed.data_files),
+        ("deleted-records", removed.records),
+        ("removed-files-size", removed.bytes),
+        ("removed-delete-files", removed.delete_files()),
+        (
+            "removed-position-delete-files",
+            removed.position_delete_files,
+        ),
+        ("removed-dvs", removed.deletion_vectors),
+        ("removed-position-deletes", removed.position_deletes),
+        (
+            "removed-equality-delete-files",
+            removed.equality_delete_files,
+        ),
+        ("removed-equality-deletes", removed.equality_deletes),
+    ]
+}
+
+fn brought(counts: &FileCounts) -> [(&'static str, u64); 9] {
+    [
         ("added-data-files", counts.data_files),
         ("added-records", counts.records),
         ("added-files-size", counts.bytes),
@@ -83,18 +130,40 @@ fn counters(counts: &FileCounts, parent: Option<&Summary>) -> BTreeMap<&'static 
         ("added-position-deletes", counts.position_deletes),
         ("added-equality-delete-files", counts.equality_delete_files),
         ("added-equality-deletes", counts.equality_deletes),
-    ] {
-        if added > 0 {
-            entries.insert(key, added.to_string());
-        }
+    ]
+}
+
+/// Returns Iceberg's own entries for a snapshot that adds and removes these files, on a parent with
+/// the summary `parent`.
+pub fn counters(
+    counts: &FileCounts,
+    removed: &FileCounts,
+    parent: Option<&Summary>,
+) -> BTreeMap<&'static str, String> {
+    let mut entries = BTreeMap::new();
+    let changed = took_away(removed).into_iter().chain(brought(counts));
+    for (key, count) in changed.filter(|(_, count)| *count > 0) {
+        entries.insert(key, count.to_string());
     }
-    for (key, added) in [
-        ("total-data-files", counts.data_files),
-        ("total-records", counts.records),
-        ("total-files-size", counts.bytes),
-        ("total-delete-files", counts.delete_files()),
-        ("total-position-deletes", counts.position_deletes),
-        ("total-equality-deletes", counts.equality_deletes),
+    for (key, added, gone) in [
+        ("total-data-files", counts.data_files, removed.data_files),
+        ("total-records", counts.records, removed.records),
+        ("total-files-size", counts.bytes, removed.bytes),
+        (
+            "total-delete-files",
+            counts.delete_files(),
+            removed.delete_files(),
+        ),
+        (
+            "total-position-deletes",
+            counts.position_deletes,
+            removed.position_deletes,
+        ),
+        (
+            "total-equality-deletes",
+            counts.equality_deletes,
+            removed.equality_deletes,
+        ),
     ] {
         let before = match parent {
             None => Some(0),
@@ -104,7 +173,8 @@ fn counters(counts: &FileCounts, parent: Option<&Summary>) -> BTreeMap<&'static 
                 .get(key)
                 .and_then(|total| total.parse::<u64>().ok()),
         };
-        if let Some(total) = before.and_then(|before| before.checked_add(added)) {
+        let total = before.and_then(|before| before.checked_add(added));
+        if let Some(total) = total.and_then(|total| total.checked_sub(gone)) {
             entries.insert(key, total.to_string());
         }
     }
@@ -182,6 +252,16 @@ mod tests {
     use crate::commit::state::topic_id_key;
     use crate::commit::test_support::{range, segment};
 
+    fn summary(
+        wid: &str,
+        state: &WriterState,
+        segments: &[&Segment],
+        parent: Option<&Summary>,
+    ) -> Summary {
+        let files = FileChanges::of_segments(segments);
+        super::summary(wid, state, segments, &files, parent)
+    }
+
     fn get<'a>(summary: &'a Summary, key: &str) -> Option<&'a str> {
         summary.additional_properties.get(key).map(String::as_str)
     }
@@ -258,6 +338,56 @@ mod tests {
         let rows = segment(1, vec![range("t", 0, 10, 20, Some(10))]);
         let both = summary("w1", &state, &[&deletes, &rows], None);
         assert_eq!(both.operation, Operation::Overwrite);
+    }
+
+    #[test]
+    fn what_is_removed_is_taken_off_the_totals() {
+        let one = segment(0, vec![range("t", 0, 0, 10, Some(2))]);
+        let state = WriterState::new(one.table_uuid);
+        let mut parent = summary("w1", &state, &[&one, &one], None);
+        let added = FileCounts {
+            deletion_vectors: 2,
+            position_deletes: 9,
+            bytes: 100,
+            ..FileCounts::default()
+        };
+        let removed = FileCounts {
+            data_files: 1,
+            records: 4,
+            deletion_vectors: 1,
+            position_deletes: 3,
+            bytes: 40,
+            ..FileCounts::default()
+        };
+        let totals = &mut parent.additional_properties;
+        totals.insert("total-position-deletes".into(), "3".into());
+        totals.insert("total-delete-files".into(), "1".into());
+        let made = counters(&added, &removed, Some(&parent));
+        let get = |key| made.get(key).map(String::as_str);
+        assert_eq!(get("deleted-data-files"), Some("1"));
+        assert_eq!(get("deleted-records"), Some("4"));
+        assert_eq!(get("removed-dvs"), Some("1"));
+        assert_eq!(get("removed-delete-files"), Some("1"));
+        assert_eq!(get("removed-equality-deletes"), None);
+        assert_eq!(get("added-dvs"), Some("2"));
+        assert_eq!(get("total-data-files"), Some("1"));
+        assert_eq!(get("total-position-deletes"), Some("9"));
+        assert_eq!(get("total-delete-files"), Some("2"));
+        assert_eq!(operation(&added, &removed), Operation::Delete);
+        assert_eq!(
+            operation(&FileCounts::default(), &removed),
+            Operation::Delete
+        );
+        let too_many = FileCounts {
+            data_files: 9,
+            ..removed
+        };
+        let made = counters(&added, &too_many, Some(&parent));
+        assert_eq!(
+            made.get("total-data-files"),
+            None,
+            "it was not right before"
+        );
     }
 
     #[test]

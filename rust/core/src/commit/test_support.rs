@@ -45,6 +45,7 @@ pub(crate) fn segment(seq: u64, ranges: Vec<SourceRange>) -> Segment {
         watermarks: Default::default(),
         topic_ids: Default::default(),
         manifests,
+        key_run: None,
         rows,
         bytes: rows * 10,
     }

@@ -57,6 +57,20 @@ pub enum RejectReason {
         /// The manifest's location.
         path: String,
     },
+    /// The file with the keys of its changes is gone, or is of no use for the table as it is.
+    KeysUnusable {
+        /// Its location.
+        path: String,
+        /// Why it is of no use.
+        reason: String,
+    },
+    /// A change empties the table, and nobody knows what came before it.
+    TruncationUnsure {
+        /// The partition that it came in.
+        partition: TopicPartition,
+        /// Another one that the table, or the same commit, has changes of.
+        other: TopicPartition,
+    },
     /// The partition spec of a manifest is not in the table any more.
     SpecRemoved {
         /// The partition spec's id.
@@ -88,6 +102,17 @@ impl fmt::Display for RejectReason {
             RejectReason::ManifestChanged { path } => {
                 write!(f, "manifest `{path}` is gone or was changed")
             }
+            RejectReason::KeysUnusable { path, reason } => {
+                write!(
+                    f,
+                    "the keys of its changes in `{path}` are of no use: {reason}"
+                )
+            }
+            RejectReason::TruncationUnsure { partition, other } => write!(
+                f,
+                "the source's table was truncated, which came in {partition}, and there are changes of \
+                 {other}: nobody knows which of them came before it"
+            ),
             RejectReason::SpecRemoved { spec_id } => {
                 write!(f, "partition spec {spec_id} is not in the table any more")
             }

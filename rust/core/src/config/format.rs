@@ -5,7 +5,7 @@ use crate::decode::registered::RegisteredKind;
 use crate::wire::FrameParts;
 
 /// The converter that hands bytes through.
-const BYTES_CONVERTER: &str = "org.apache.kafka.connect.converters.ByteArrayConverter";
+pub(super) const BYTES_CONVERTER: &str = "org.apache.kafka.connect.converters.ByteArrayConverter";
 /// Where Connect's own transforms live.
 const CONNECTS: &str = "org.apache.kafka.connect.transforms.";
 

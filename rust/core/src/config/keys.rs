@@ -4,6 +4,7 @@
 use self::Importance::Low;
 
 mod catalog;
+mod changes;
 mod formats;
 mod framework;
 mod layout;
@@ -117,6 +118,7 @@ pub const GROUPS: &[Group] = &[
     tables::DEFAULTS,
     tables::ROUTING,
     tables::PER_TABLE,
+    changes::CHANGES,
     layout::LAYOUT,
     layout::COLUMNS,
     tables::CONTROL,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::catalog::{self, CatalogConfig};
+use super::changes;
 use super::format::{self, Formats};
 use super::framework;
 use super::kafka;
@@ -15,6 +16,7 @@ use super::reader::Reader;
 use super::registry::{self, RegistryConfig};
 use super::routing::{self, DynamicTables};
 use super::table::{self, TableConfig};
+use crate::change::ChangeConfig;
 use crate::commit::action::RollbackPolicy;
 use crate::commit::location::StateLocation;
 use crate::control::task::ExternalChange;
@@ -67,10 +69,21 @@ pub struct SinkConfig {
     pub control: ControlConfig,
     /// What happens to records that do not fit.
     pub errors: ErrorPolicy,
-    /// Bytes of native memory that the task may hold before it pauses.
-    pub memory_bytes_max: u64,
+    /// The native memory of the process.
+    pub memory: MemoryConfig,
+    /// The consumer's `max.poll.interval.ms`: a task that stays away for longer loses its partitions.
+    pub poll_interval_ms: u64,
     /// Partitions for which the task keeps a file open.
     pub writers_open_max: usize,
+}
+
+/// What says how much native memory the tasks of a process share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// The size of the pool, when it is configured.
+    pub pool_bytes: Option<u64>,
+    /// The largest heap of the JVM.
+    pub heap_bytes: u64,
 }
 
 /// What concerns commits of all tables.
@@ -185,8 +198,10 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
     let tables = table::read(reader);
     let routes = Arc::new(routing::read(reader, &tables));
     let dynamic = routing::dynamic_tables(reader, &routes);
-    let parts = frame_parts(reader, &routes);
+    let changes = changes::all(reader, &tables);
+    let parts = frame_parts(reader, &routes, &changes);
     let formats = format::read(reader, parts);
+    changes::judge_keys(reader, formats, &changes);
     let registry = registry::read(reader, formats);
     let parts = FrameParts {
         headers: parts.headers
@@ -195,9 +210,7 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
                 .is_some_and(|it| it.reads_headers(formats)),
         ..parts
     };
-    let skips_nulls = reader.values().iter().all(|(key, value)| {
-        !key.ends_with(".null-value-behavior") || value.trim().eq_ignore_ascii_case("skip")
-    });
+    let skips_nulls = skips_nulls(reader, &changes);
     let catalog = catalog::read(reader);
     let errors = read_error_policy(reader);
     let Some(connector) = reader.word("name").map(str::to_owned) else {
@@ -241,14 +254,31 @@ fn read(reader: &mut Reader<'_>) -> Option<SinkConfig> {
         registry,
         skips_nulls,
         parts,
-        control: read_control(reader)?,
+        control: read_control(reader, &changes, tasks_max)?,
         errors,
-        memory_bytes_max: reader.number("frazil.memory.max-bytes")?,
+        memory: MemoryConfig {
+            pool_bytes: reader.number("frazil.memory.max.bytes"),
+            heap_bytes: reader.number("frazil.internal.heap-max-bytes")?,
+        },
+        poll_interval_ms: reader.number("frazil.internal.poll-interval-ms")?,
         writers_open_max: count(reader, "frazil.writers.max-open")?,
     })
 }
 
-fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
+/// Tells whether no table makes anything of a record without a value.
+fn skips_nulls(reader: &Reader<'_>, changes: &[ChangeConfig]) -> bool {
+    let mut keys = reader.values().iter();
+    let skips = |(key, value): (&String, &String)| {
+        !key.ends_with(".null-value-behavior") || value.trim().eq_ignore_ascii_case("skip")
+    };
+    !changes.iter().any(ChangeConfig::tombstones_count) && keys.all(skips)
+}
+
+fn read_control(
+    reader: &mut Reader<'_>,
+    changes: &[ChangeConfig],
+    tasks_max: usize,
+) -> Option<ControlConfig> {
     let resolved = reader
         .word("frazil.internal.coordination")
         .or_else(|| reader.word("frazil.coordination"))?;
@@ -257,6 +287,9 @@ fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
         true => Coordination::Topic,
         false => Coordination::Local,
     };
+    if !changes.is_empty() {
+        check_owner(reader, coordination, tasks_max);
+    }
     Some(ControlConfig {
         commit_interval_ms: reader.number("iceberg.control.commit.interval-ms")?,
         table_block_max_ms: reader.number("frazil.table.block.max-ms")?,
@@ -276,6 +309,25 @@ fn read_control(reader: &mut Reader<'_>) -> Option<ControlConfig> {
             _ => ExternalChange::Warn,
         },
     })
+}
+
+/// Tables with changes have one owner that finds their rows. Whether all tasks are in one process,
+/// which commits by itself, nobody knows here: that has to be said.
+fn check_owner(reader: &mut Reader<'_>, coordination: Coordination, tasks_max: usize) {
+    const COORDINATION: &str = "frazil.coordination";
+    let said = reader.word(COORDINATION);
+    let is_said = said.is_some_and(|word| word.eq_ignore_ascii_case("local"));
+    // Only the connector knows what `auto` comes to.
+    let is_resolved = reader.has("frazil.internal.coordination");
+    let is_local = coordination == Coordination::Local && is_resolved;
+    if tasks_max > 1 && is_local && !is_said {
+        reader.error(
+            COORDINATION,
+            "came to `local`, and tables with changes need one committer: set \
+             `iceberg.kafka.bootstrap.servers`, so that the tasks agree through the control topic, or \
+             `tasks.max=1`, or this to `local` when there is one worker",
+        );
+    }
 }
 
 /// Reads the control topic, and refuses one that something else writes to: its records would be
@@ -321,7 +373,7 @@ fn read_control_topic(reader: &mut Reader<'_>) -> Option<String> {
 }
 
 /// Finds out which parts of records any table or route needs.
-fn frame_parts(reader: &Reader<'_>, routes: &RoutePlan) -> FrameParts {
+fn frame_parts(reader: &Reader<'_>, routes: &RoutePlan, changes: &[ChangeConfig]) -> FrameParts {
     let set = |suffix: &str, names: &str| {
         reader.values().iter().any(|(key, value)| {
             let of_tables = key.starts_with("iceberg.table.") || key.starts_with("iceberg.tables.");
@@ -330,10 +382,12 @@ fn frame_parts(reader: &Reader<'_>, routes: &RoutePlan) -> FrameParts {
     };
     FrameParts {
         keys: routes.needs(|source| source.needs_key())
+            || !changes.is_empty()
             || set(".metadata-columns", "_key")
             || set(".key-columns", "")
             || set(".null-value-behavior", "key-row"),
         headers: routes.needs(|source| source.needs_headers())
+            || changes.iter().any(|one| one.envelope.needs_headers())
             || set(".metadata-columns", "_headers"),
         topics: routes.needs(|source| source.is_topic()),
     }
@@ -399,7 +453,9 @@ fn the_keys_read_here_are_in_the_table() {
         "frazil.internal.epoch",
         "frazil.rollback.policy",
         "frazil.internal.role",
-        "frazil.memory.max-bytes",
+        "frazil.memory.max.bytes",
+        "frazil.internal.heap-max-bytes",
+        "frazil.internal.poll-interval-ms",
         "frazil.writers.max-open",
     ] {
         assert_eq!(

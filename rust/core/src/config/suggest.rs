@@ -164,7 +164,7 @@ mod tests {
                 "iceberg.table.db.orders.partition-bye",
                 "iceberg.table.db.orders.partition-by",
             ),
-            ("frazil.memory.max.bytes", "frazil.memory.max-bytes"),
+            ("frazil.memory.max-bytes", "frazil.memory.max.bytes"),
         ] {
             assert_eq!(
                 nearest_key(typed, &tables).as_deref(),

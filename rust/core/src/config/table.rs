@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use iceberg::spec::Type;
 use iceberg::{NamespaceIdent, TableIdent};
 
+use super::changes::{self, Beside};
 use super::columns::{self, ColumnConfig};
 use super::layout::{self, LayoutConfig};
 use super::partition::{self, PartitionTerm};
 use super::reader::{Reader, shown};
 use super::routing;
+use crate::change::ChangeConfig;
 use crate::schema::contract::MAPPING_VERSION;
 
 /// Parts of a table's name, namespaces and table together.
@@ -186,6 +188,8 @@ pub struct TableConfig {
     pub metadata_columns: Vec<MetadataColumn>,
     /// What happens to records without a value.
     pub null_values: NullValues,
+    /// How records change rows; `None` when each becomes a row.
+    pub changes: Option<ChangeConfig>,
 }
 
 impl TableConfig {
@@ -314,21 +318,20 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
     let asked = read_metadata_columns(reader, &metadata, &keys);
     let columns = columns::read(reader, name, &asked);
     let metadata_columns = columns::metadata_left(reader, name, &columns, asked, case_insensitive);
+    let id_columns = reader.own_or(name, "id-columns", "default-id-columns");
+    let id_columns = read_columns(reader, &id_columns);
+    let beside = Beside {
+        id_columns: &id_columns,
+        columns: &columns,
+        metadata_columns: &metadata_columns,
+        case_insensitive,
+    };
+    let changes = changes::read(reader, name, &beside);
     let config = TableConfig {
         name: name.to_owned(),
         ident,
-        branch: {
-            let key = choose(
-                reader,
-                "commit-branch",
-                "iceberg.tables.default-commit-branch",
-            );
-            read_branch(reader, &key)
-        },
-        id_columns: {
-            let key = choose(reader, "id-columns", "iceberg.tables.default-id-columns");
-            read_columns(reader, &key)
-        },
+        branch: read_branch(reader, name),
+        id_columns,
         partition_by: read_partition_by(reader, name),
         layout,
         columns,
@@ -347,6 +350,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         write_props: layout::properties(reader, name, "write-props"),
         metadata_columns,
         null_values: read_null_values(reader, name),
+        changes,
     };
     layout::check_columns(reader, &config);
     config
@@ -405,10 +409,11 @@ fn read_mode(reader: &mut Reader<'_>, name: &str) -> EvolutionMode {
     EvolutionMode::Off
 }
 
-fn read_branch(reader: &mut Reader<'_>, key: &str) -> String {
-    let branch = reader.word(key).unwrap_or("main").to_owned();
+fn read_branch(reader: &mut Reader<'_>, name: &str) -> String {
+    let key = reader.own_or(name, "commit-branch", "default-commit-branch");
+    let branch = reader.word(&key).unwrap_or("main").to_owned();
     if branch.chars().any(char::is_control) {
-        reader.error(key, "a branch's name cannot have control characters");
+        reader.error(&key, "a branch's name cannot have control characters");
     }
     branch
 }

@@ -8,6 +8,7 @@ use super::*;
 use crate::control::task::ExternalChange;
 use crate::error::ErrorKind;
 
+mod changes;
 mod control;
 mod evolution;
 mod formats;
@@ -90,7 +91,14 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
     assert_eq!((config.task, config.tasks_max), (0, 1));
     assert_eq!(config.writer_id, "connect-orders");
     assert_eq!(config.kafka_cluster_id, "");
-    assert_eq!(config.memory_bytes_max, 256 << 20);
+    assert_eq!(
+        config.memory,
+        MemoryConfig {
+            pool_bytes: None,
+            heap_bytes: 0,
+        }
+    );
+    assert_eq!(config.poll_interval_ms, 300_000);
     assert_eq!(config.writers_open_max, 256);
     assert_eq!(
         config.control,
@@ -147,6 +155,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             write_props: BTreeMap::new(),
             metadata_columns: vec![],
             null_values: NullValues::Skip,
+            changes: None,
         }
     );
 }
@@ -518,24 +527,20 @@ fn table_properties_are_checked() {
 fn what_is_not_supported_yet_is_refused_with_the_reason() {
     assert_refused(&[
         (
-            &[("iceberg.tables.cdc-field", "op")],
-            "iceberg.tables.cdc-field",
-            "appends rows",
+            &[
+                ("iceberg.tables.default-mode", "upsert"),
+                ("iceberg.tables.default-delete-mode", "equality"),
+            ],
+            "iceberg.tables.default-delete-mode",
+            "equality deletes are never written",
         ),
         (
-            &[("iceberg.tables.upsert-mode-enabled", "true")],
-            "iceberg.tables.upsert-mode-enabled",
-            "appends rows",
-        ),
-        (
-            &[("iceberg.tables.default-mode", "upsert")],
-            "iceberg.tables.default-mode",
-            "must be one of `append`, not `upsert`",
-        ),
-        (
-            &[("iceberg.table.db.orders.mode", "upsert")],
-            "iceberg.table.db.orders.mode",
-            "appends rows",
+            &[
+                ("iceberg.table.db.orders.mode", "cdc"),
+                ("iceberg.table.db.orders.delete-mode", "copy-on-write"),
+            ],
+            "iceberg.table.db.orders.delete-mode",
+            "not built yet",
         ),
         (
             &[("frazil.engines", "spark")],

@@ -3,7 +3,7 @@
 //! ```text
 //!  {v, wid, type, sess, epoch, task, host, body}
 //!   HELLO   coordinator → all      I begin with this record
-//!   SEGMENT task → coordinator     manifests by path, length and SHA-256; offset ranges
+//!   SEGMENT task → coordinator     manifests and keys by path, length and SHA-256; offset ranges
 //!   RESULT  coordinator → task     what became of a segment
 //!   DRAIN   task → coordinator     commit this session's segments now
 //!   BYE     task → coordinator     this session has ended
@@ -23,14 +23,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::segment::Segment;
+use super::segment::{KeyRunRef, Segment};
 use crate::offsets::{SourceRange, TopicPartition};
 
 /// The only version of the envelope that this version reads and writes.
 pub const MESSAGE_VERSION: u32 = 1;
 /// Bytes of one message.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 10;
-/// Bytes of the offset ranges beyond which they stand in the first manifest and not in the message.
+/// Bytes of the offset ranges beyond which they stand in the first manifest, or with the keys, and
+/// not in the message.
 pub const RANGES_BYTES_MAX: usize = 128 << 10;
 
 const HOST_BYTES_MAX: usize = 256;
@@ -186,10 +187,13 @@ pub struct SegmentMessage {
     pub rows: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// The offsets; `None` when they stand in the first manifest.
+    /// The offsets; `None` when they stand in the first manifest, or without one in the key run.
     pub ranges: Option<Ranges>,
     /// The manifests.
     pub manifests: Vec<ManifestRef>,
+    /// The keys of the changes of a table with changes.
+    #[serde(default, with = "key_run", skip_serializing_if = "Option::is_none")]
+    pub key_run: Option<KeyRunRef>,
 }
 
 /// Where a manifest is and what it must be.
@@ -421,9 +425,10 @@ fn read<'a, B: Deserialize<'a>>(bytes: &'a [u8], into: impl FnOnce(B) -> Body) -
 
 impl SegmentMessage {
     /// Describes `segment`, sealed `sealed_ago_ms` ago. Ranges that are too long are left out: its
-    /// sealing has put them into the first manifest ([`Ranges::fit`]).
+    /// sealing has put them into the first manifest and the key run ([`Ranges::fit`]).
     pub fn new(segment: &Segment, urgent: bool, sealed_ago_ms: u64, ttl_ms: u64) -> Self {
         let ranges = Ranges::of(segment);
+        let has_files = !segment.manifests.is_empty() || segment.key_run.is_some();
         let manifests = segment.manifests.iter().map(|sealed| ManifestRef {
             path: sealed.manifest.manifest_path.clone(),
             len: u64::try_from(sealed.manifest.manifest_length).unwrap_or(0),
@@ -443,7 +448,8 @@ impl SegmentMessage {
             rows: segment.rows,
             bytes: segment.bytes,
             manifests: manifests.collect(),
-            ranges: Some(ranges).filter(|ranges| segment.manifests.is_empty() || ranges.fit()),
+            ranges: Some(ranges).filter(|ranges| ranges.fit() || !has_files),
+            key_run: segment.key_run.clone(),
         }
     }
 
@@ -462,8 +468,9 @@ impl SegmentMessage {
             && self.manifests.iter().all(ManifestRef::is_sound)
             && match &self.ranges {
                 Some(ranges) => ranges.is_sound(),
-                None => !self.manifests.is_empty(),
+                None => !self.manifests.is_empty() || self.key_run.is_some(),
             }
+            && self.key_run.as_ref().is_none_or(key_run::is_sound)
     }
 }
 
@@ -644,6 +651,52 @@ impl TryFrom<RangesText> for Ranges {
             }
         }
         Ok(ranges)
+    }
+}
+
+/// Key runs as they stand in a message.
+mod key_run {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{KeyRunRef, NUMBER_MAX, PATH_BYTES_MAX, fits};
+
+    #[derive(Serialize, Deserialize)]
+    struct Text {
+        path: String,
+        len: u64,
+        rows: u64,
+        #[serde(with = "super::hex")]
+        sha256: [u8; 32],
+    }
+
+    pub(super) fn is_sound(run: &KeyRunRef) -> bool {
+        let numbers = [run.len, run.rows];
+        fits(&run.path, PATH_BYTES_MAX) && numbers.iter().all(|number| *number <= NUMBER_MAX)
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        run: &Option<KeyRunRef>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let text = run.clone().map(|run| Text {
+            path: run.path,
+            len: run.len,
+            rows: run.rows,
+            sha256: run.sha256,
+        });
+        text.serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(
+        from: D,
+    ) -> Result<Option<KeyRunRef>, D::Error> {
+        let text = Option::<Text>::deserialize(from)?;
+        Ok(text.map(|text| KeyRunRef {
+            path: text.path,
+            len: text.len,
+            sha256: text.sha256,
+            rows: text.rows,
+        }))
     }
 }
 

@@ -32,6 +32,20 @@ fn segment() -> SegmentMessage {
     SegmentMessage::new(&test_support::segment(7, ranges), true, 20, 3_600_000)
 }
 
+/// A segment whose changes only delete.
+fn deletes() -> SegmentMessage {
+    let ranges = vec![test_support::range("t", 0, 0, 10, Some(4))];
+    let mut segment = test_support::segment(8, ranges);
+    segment.manifests.clear();
+    segment.key_run = Some(KeyRunRef {
+        path: "memory:///t/data/8-keys.parquet".to_owned(),
+        len: 900,
+        sha256: [0xab; 32],
+        rows: 6,
+    });
+    SegmentMessage::new(&segment, false, 20, 3_600_000)
+}
+
 fn text(body: Body) -> String {
     String::from_utf8(message(body).encode().expect("it fits")).expect("UTF-8")
 }
@@ -57,6 +71,7 @@ fn the_form_of_each_message() {
     let all = [
         text(Body::Hello(hello)),
         text(Body::Segment(Box::new(segment()))),
+        text(Body::Segment(Box::new(deletes()))),
         text(Body::Result(result)),
         text(Body::Drain),
         text(Body::Bye),
@@ -64,6 +79,7 @@ fn the_form_of_each_message() {
     expect_test::expect![[r#"
         {"v":1,"wid":"0123456789abcdef","type":"HELLO","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{"id":"00000000-0000-0000-0000-000000000009","election":1}}
         {"v":1,"wid":"0123456789abcdef","type":"SEGMENT","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{"tbl":{"ns":["db"],"name":"t","branch":"main"},"uuid":"00000000-0000-0000-0000-000000000007","seq":7,"first_unacked":7,"urgent":true,"sealed_rel_ms":20,"ttl_ms":3600000,"rows":6,"bytes":60,"ranges":{"r":[["t",[[0,0,10,4,1010]]],["u",[[1,5,9,null,1009]]]],"w":[]},"manifests":[{"path":"memory:///t/metadata/7-m.avro","len":100,"spec_id":0,"files":1,"rows":6,"sha256":"0000000000000000000000000000000000000000000000000000000000000000"}]}}
+        {"v":1,"wid":"0123456789abcdef","type":"SEGMENT","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{"tbl":{"ns":["db"],"name":"t","branch":"main"},"uuid":"00000000-0000-0000-0000-000000000007","seq":8,"first_unacked":8,"urgent":false,"sealed_rel_ms":20,"ttl_ms":3600000,"rows":6,"bytes":60,"ranges":{"r":[["t",[[0,0,10,4,1010]]]],"w":[]},"manifests":[],"key_run":{"path":"memory:///t/data/8-keys.parquet","len":900,"rows":6,"sha256":"abababababababababababababababababababababababababababababababab"}}}
         {"v":1,"wid":"0123456789abcdef","type":"RESULT","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{"tbl":{"ns":["db"],"name":"t","branch":"main"},"seq":7,"status":"DURABLE","snapshot_id":5,"stamp":null}}
         {"v":1,"wid":"0123456789abcdef","type":"DRAIN","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{}}
         {"v":1,"wid":"0123456789abcdef","type":"BYE","sess":"00000000-0000-0000-0000-000000000001","epoch":3,"task":2,"host":"worker-1","body":{}}"#]]
@@ -152,6 +168,19 @@ fn every_bound_of_a_segment_is_checked() {
     for (index, bytes) in wrong.into_iter().enumerate() {
         assert_eq!(bytes, Err(Ignored::Garbage), "case {index}");
     }
+    let key_run = |change: &dyn Fn(&mut KeyRunRef)| {
+        let mut segment = deletes();
+        segment.key_run.iter_mut().for_each(change);
+        message(Body::Segment(Box::new(segment))).encode()
+    };
+    assert!(key_run(&|_| {}).is_ok());
+    for change in [
+        |run: &mut KeyRunRef| run.path = "x".repeat(2_049),
+        |run: &mut KeyRunRef| run.len = u64::MAX,
+        |run: &mut KeyRunRef| run.rows = u64::MAX,
+    ] {
+        assert_eq!(key_run(&change), Err(Ignored::Garbage));
+    }
     let digest = text(Body::Segment(Box::new(segment())));
     for other in ["0".repeat(63), "g".repeat(64), "+0".repeat(32)] {
         assert_eq!(
@@ -170,7 +199,18 @@ fn long_ranges_stand_in_the_manifest() {
     assert!(!Ranges::of(&sealed).fit());
     let short = SegmentMessage::new(&sealed, false, 0, 1);
     assert_eq!(short.ranges, None);
-    assert!(message(Body::Segment(Box::new(short))).encode().is_ok());
+    assert!(
+        message(Body::Segment(Box::new(short.clone())))
+            .encode()
+            .is_ok()
+    );
+    // Without a manifest they stand with the keys.
+    let deletes = SegmentMessage {
+        manifests: Vec::new(),
+        key_run: deletes().key_run,
+        ..short
+    };
+    assert!(message(Body::Segment(Box::new(deletes))).encode().is_ok());
     let text = Ranges::of(&sealed).to_text();
     assert_eq!(Ranges::from_text(&text), Some(Ranges::of(&sealed)));
     assert_eq!(
@@ -276,6 +316,13 @@ fn segments() -> impl Strategy<Value = SegmentMessage> {
         rows,
         sha256,
     });
+    let key_run = (".{0,20}", 0..NUMBER_MAX, 0..NUMBER_MAX, any::<[u8; 32]>());
+    let key_run = key_run.prop_map(|(path, len, rows, sha256)| KeyRunRef {
+        path,
+        len,
+        sha256,
+        rows,
+    });
     (
         names(),
         0..NUMBER_MAX,
@@ -283,9 +330,10 @@ fn segments() -> impl Strategy<Value = SegmentMessage> {
         [0..NUMBER_MAX, 0..NUMBER_MAX, 0..NUMBER_MAX, 0..NUMBER_MAX],
         proptest::option::of(ranges()),
         proptest::collection::vec(manifest, 1..3),
+        proptest::option::of(key_run),
     )
         .prop_map(
-            |(table, seq, urgent, numbers, ranges, manifests)| SegmentMessage {
+            |(table, seq, urgent, numbers, ranges, manifests, key_run)| SegmentMessage {
                 table,
                 uuid: Uuid::from_u128(seq.into()),
                 seq,
@@ -297,6 +345,7 @@ fn segments() -> impl Strategy<Value = SegmentMessage> {
                 bytes: numbers[3],
                 ranges,
                 manifests,
+                key_run,
             },
         )
 }

@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use iceberg::TableIdent;
-use iceberg::spec::{DataContentType, DataFile, DataFileFormat, ManifestContentType, ManifestFile};
+use iceberg::spec::{
+    DataContentType, DataFile, DataFileFormat, ManifestContentType, ManifestFile, Struct,
+};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -40,7 +42,9 @@ pub struct Segment {
     pub topic_ids: BTreeMap<Arc<str>, Uuid>,
     /// The manifests, none of them in a snapshot yet.
     pub manifests: Vec<SealedManifest>,
-    /// Rows in the files, deletes included.
+    /// What the changes of a table with changes are about; `None` for a table that is appended to.
+    pub key_run: Option<KeyRunRef>,
+    /// Rows in the files, deletes included; changes of a table with changes.
     pub rows: u64,
     /// Bytes of the files.
     pub bytes: u64,
@@ -55,6 +59,11 @@ impl Segment {
     /// Returns the ranges that have a row in the files.
     pub fn ranges_with_rows(&self) -> impl Iterator<Item = &SourceRange> {
         self.ranges.iter().filter(|range| range.has_rows())
+    }
+
+    /// Returns how many changes it has of a table with changes: all of them are looked at by its commit.
+    pub fn changes(&self) -> u64 {
+        self.key_run.as_ref().map_or(0, |run| run.rows)
     }
 
     /// Tells whether a manifest holds equality deletes: such a segment is a commit of its own
@@ -75,13 +84,20 @@ impl Segment {
                 .sum();
             512 + sealed.manifest.manifest_path.len() + 16 * sealed.partitions.len() + bounds
         });
-        512 + 96 * self.ranges.len() + 96 * self.watermarks.len() + manifests.sum::<usize>()
+        let key_run = self.key_run.as_ref().map_or(0, |run| 128 + run.path.len());
+        let ranges = 96 * self.ranges.len() + 96 * self.watermarks.len();
+        512 + ranges + manifests.sum::<usize>() + key_run
     }
 
-    /// Tells whether ranges and manifests fit together: rows have offsets and offsets have files.
+    /// Tells whether ranges and files fit together: rows have offsets and offsets have files. Changes
+    /// that only delete have no manifest, and rows of a table with changes are changes.
     pub fn is_consistent(&self) -> bool {
         let has_rows = self.ranges_with_rows().next().is_some();
-        has_rows != self.manifests.is_empty()
+        let has_files = match &self.key_run {
+            Some(run) => run.rows > 0 && run.rows == self.rows,
+            None => !self.manifests.is_empty(),
+        };
+        has_rows == has_files
             && self.ranges.iter().all(|range| {
                 range.end >= 0
                     && range.partition.partition >= 0
@@ -90,6 +106,19 @@ impl Segment {
                         .is_none_or(|lowest| (0..range.end).contains(&lowest))
             })
     }
+}
+
+/// The file that says which key each change of a segment is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRunRef {
+    /// Its location.
+    pub path: String,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+    /// The changes in it.
+    pub rows: u64,
 }
 
 /// A manifest that was written and is not in a snapshot yet.
@@ -185,8 +214,8 @@ impl FileCounts {
 }
 
 /// Returns a number that is equal for files with equal spec and partition values.
-pub fn partition_number(spec_id: i32, file: &DataFile) -> u64 {
-    let text = format!("{spec_id}|{:?}", file.partition());
+pub fn partition_number(spec_id: i32, partition: &Struct) -> u64 {
+    let text = format!("{spec_id}|{partition:?}");
     let mut number = [0; 8];
     for (to, from) in number.iter_mut().zip(Sha256::digest(text.as_bytes())) {
         *to = from;

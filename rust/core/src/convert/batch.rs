@@ -8,11 +8,12 @@ use arrow_schema::SchemaRef as ArrowSchemaRef;
 use iceberg::spec::{PrimitiveType, SchemaRef, Type};
 
 use super::column::{Column, SCHEMALESS, StructSlots, key_is_not_text, misfit};
+use super::fast::Rows;
 use super::json;
 use super::misfit::{Misfit, Reason};
 use super::shape::{Record, Rules, Shape, Source};
 use crate::error::{Result, SinkError};
-use crate::limits::BATCH_ROWS;
+use crate::limits::{BATCH_BYTES, BATCH_ROWS};
 use crate::route::source::walk;
 use crate::schema::arrow::arrow_schema;
 use crate::schema::evolve::{
@@ -68,6 +69,8 @@ pub struct TableConverter {
     /// For each slot of the columns, whether its row stays.
     keep: Vec<bool>,
     rejected_count: usize,
+    /// Bytes of memory that the batch before held.
+    bytes_before: usize,
     /// The row that the table may go no further than, with the reason.
     stop: Option<Stop>,
 }
@@ -144,6 +147,7 @@ impl TableConverter {
             comparisons: BTreeMap::new(),
             keep: Vec::new(),
             rejected_count: 0,
+            bytes_before: 0,
             stop: None,
         })
     }
@@ -165,13 +169,13 @@ impl TableConverter {
 
     /// Tells whether it is time to finish a batch.
     pub fn is_full(&self) -> bool {
-        self.keep.len() >= BATCH_ROWS
+        self.keep.len() >= BATCH_ROWS || self.bytes() >= BATCH_BYTES
     }
 
-    /// Returns about how many bytes of memory the rows hold.
+    /// Returns how many bytes of memory the rows hold.
     pub fn bytes(&self) -> usize {
         let columns: usize = self.table.columns.iter().map(Column::bytes).sum();
-        columns + self.keep.len()
+        columns + self.keep.capacity()
     }
 
     /// Returns the column called `name`; `found` remembers those of interned names.
@@ -200,8 +204,17 @@ impl TableConverter {
         reject: &mut dyn FnMut(u32, SinkError),
     ) -> Result<()> {
         let plan = self.plan(frame)?;
+        // A batch ends by what it has room for, too.
+        if self.keep.is_empty() && self.bytes_before <= BATCH_BYTES / 2 {
+            self.table.columns.iter_mut().for_each(Column::reserve);
+        }
         let mut outcome = Outcome::new(rows.len());
-        for (index, row) in rows.iter().enumerate() {
+        let asked = if frame.may_have_tombstones() {
+            rows
+        } else {
+            &[]
+        };
+        for (index, row) in asked.iter().enumerate() {
             let row = index_of(*row);
             if frame.is_tombstone(row) {
                 outcome.note(index, Err(Misfit::new(Reason::NotARecord, "null")));
@@ -254,6 +267,7 @@ impl TableConverter {
 
     /// Returns the rows taken so far as one batch and starts over.
     pub fn finish(&mut self) -> Result<RecordBatch> {
+        self.bytes_before = self.bytes();
         let keep = std::mem::take(&mut self.keep);
         let rejected_count = std::mem::take(&mut self.rejected_count);
         let arrays = self.table.finish(self.arrow.fields())?;
@@ -305,6 +319,7 @@ impl TableConverter {
         from_keys: bool,
     ) {
         let columns = self.table.columns.iter_mut().zip(&self.metadata);
+        let whole = Rows::of(rows);
         for ((column, metadata), source) in columns.zip(&record.fields) {
             match (metadata, source) {
                 (Some(_), Source::Missing) => {}
@@ -330,7 +345,7 @@ impl TableConverter {
                         (0..rows.len()).for_each(|_| column.append_placeholder());
                         continue;
                     };
-                    if column.append_rows(values, shape, rows) {
+                    if column.append_rows(values, shape, &whole) {
                         continue;
                     }
                     for (index, row) in rows.iter().enumerate() {

@@ -34,6 +34,8 @@ pub(super) struct Column {
     default: Option<PrimitiveLiteral>,
     pub(super) validity: NullBufferBuilder,
     pub(super) slots: Slots,
+    /// How many values the batch before had, and of how many bytes.
+    before: (usize, usize),
 }
 
 /// The values of a column.
@@ -83,6 +85,7 @@ impl Column {
             default: write_default(field)?,
             validity: NullBufferBuilder::new(CAPACITY),
             slots,
+            before: (0, 0),
         })
     }
 
@@ -106,15 +109,36 @@ impl Column {
         self.validity.len()
     }
 
-    /// Returns about how many bytes of memory the column holds.
+    /// Returns how many bytes of memory the column holds.
     pub(super) fn bytes(&self) -> usize {
         let slots = match &self.slots {
             Slots::Primitive(primitives) => primitives.bytes(),
             Slots::Struct(fields) => fields.columns.iter().map(Column::bytes).sum(),
-            Slots::List(offsets, element) => offsets.len() * 4 + element.bytes(),
-            Slots::Map(offsets, key, value) => offsets.len() * 4 + key.bytes() + value.bytes(),
+            Slots::List(offsets, element) => offsets.capacity() * 4 + element.bytes(),
+            Slots::Map(offsets, key, value) => offsets.capacity() * 4 + key.bytes() + value.bytes(),
         };
-        slots + self.len() / 8
+        slots + self.validity.allocated_size()
+    }
+
+    /// Makes room for about what the batch before had: values are not moved as they become more, and
+    /// little room is left over. Only once rows come, for many tables are idle.
+    pub(super) fn reserve(&mut self) {
+        let (rows, heap) = self.before;
+        match &mut self.slots {
+            Slots::Primitive(primitives) => {
+                primitives.reserve(and_some(rows), and_some(heap));
+            }
+            Slots::Struct(fields) => fields.columns.iter_mut().for_each(Column::reserve),
+            Slots::List(offsets, element) => {
+                offsets.reserve(and_some(rows));
+                element.reserve();
+            }
+            Slots::Map(offsets, key, value) => {
+                offsets.reserve(and_some(rows));
+                key.reserve();
+                value.reserve();
+            }
+        }
     }
 
     /// Appends a slot that no finished row shows: null, or a zero where null is not allowed.
@@ -210,6 +234,11 @@ impl Column {
 
     /// Returns the Arrow array of `field`'s type and leaves the column empty.
     pub(super) fn finish(&mut self, field: &Field) -> Result<ArrayRef> {
+        let heap = match &self.slots {
+            Slots::Primitive(primitives) => primitives.heap(),
+            _ => 0,
+        };
+        self.before = (self.len(), heap);
         let nulls = self.validity.finish();
         let array: Result<ArrayRef, arrow_schema::ArrowError> = match &mut self.slots {
             Slots::Primitive(primitives) => primitives.finish(nulls),
@@ -255,6 +284,11 @@ impl Column {
                 .caused_by(error)
         })
     }
+}
+
+/// Batches end with the frame in which they are full.
+fn and_some(before: usize) -> usize {
+    before.saturating_add(before / 16)
 }
 
 /// Describes why `cell` does not fit, without its value.

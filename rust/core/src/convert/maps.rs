@@ -5,6 +5,7 @@
 
 use super::batch::{Outcome, TableConverter, index_of, rules};
 use super::column::{SCHEMALESS, misfit};
+use super::fast::Rows;
 use super::misfit::Reason;
 use crate::schema::types::shows_type;
 use crate::wire::MapRows;
@@ -26,6 +27,7 @@ impl TableConverter {
                 None => unknown.push(index),
             }
         }
+        let whole = Rows::of(rows);
         let targets = self.table.columns.iter_mut().zip(&self.metadata);
         for ((column, metadata), source) in targets.zip(sources) {
             let source = source.and_then(|index| Some((index, maps.columns().get(index)?)));
@@ -43,7 +45,7 @@ impl TableConverter {
                 || source.is_always_present()
                 || rows.iter().all(|row| source.is_present(index_of(*row)));
             if let (true, Some(values)) = (all, maps.typed(index))
-                && column.append_rows(values, &SCHEMALESS, rows)
+                && column.append_rows(values, &SCHEMALESS, &whole)
             {
                 continue;
             }

@@ -117,6 +117,34 @@ pub fn decimal_to_f32(value: Decimal) -> Result<f32, Reason> {
     }
 }
 
+/// Digits of which a double keeps all, whichever they are.
+const DIGITS_KEPT: u32 = 15;
+
+/// Powers of ten that a double holds exactly, as far as they are needed.
+const POWERS: [f64; 16] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+];
+
+/// Returns the unscaled number of [`f64_to_decimal`] at `scale`, when it has at most 15 digits;
+/// `None` says nothing.
+///
+/// Two numbers of at most 15 digits are never the same double, so that the one which is found by
+/// multiplication and reads back as `value` is the number of its shortest text.
+#[inline]
+pub fn f64_at_scale(value: f64, scale: u32) -> Option<i64> {
+    let power = *POWERS.get(usize::try_from(scale).ok()?)?;
+    let scaled = value * power;
+    #[expect(clippy::cast_possible_truncation, reason = "checked below")]
+    let digits = (scaled + 0.5_f64.copysign(scaled)) as i64;
+    if digits.unsigned_abs() >= 10_u64.pow(DIGITS_KEPT) {
+        return None;
+    }
+    // Both are exact, so the division rounds once, as reading the text would.
+    #[expect(clippy::cast_precision_loss, reason = "15 digits are less than 2^53")]
+    let back = digits as f64 / power;
+    (back == value).then_some(digits)
+}
+
 /// Returns the number of the shortest decimal text that reads back as `value`.
 pub fn f64_to_decimal(value: f64) -> Result<Decimal, Reason> {
     if value.is_finite() {
@@ -305,6 +333,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn digits_found_by_multiplication_are_those_of_the_text(
+            any in any::<f64>(),
+            unscaled in -2_000_000_000_000_000_i64..2_000_000_000_000_000,
+            digits in 0..17_u32,
+            places in 0..17_i32,
+            scale in 0..17_u32,
+        ) {
+            let written: f64 = format!("{}e-{places}", unscaled / 10_i64.pow(digits)).parse().unwrap();
+            for value in [any, written, -0.0] {
+                let Some(found) = f64_at_scale(value, scale) else { continue };
+                let exact = f64_to_decimal(value).and_then(|exact| exact.rescale(scale.cast_signed()));
+                prop_assert_eq!(exact, Ok(i128::from(found)), "{}", value);
+            }
+            let kept = (unscaled / 10_i64.pow(digits)).unsigned_abs() < 10_u64.pow(DIGITS_KEPT);
+            if kept && places.cast_unsigned() == scale && scale <= DIGITS_KEPT {
+                prop_assert_eq!(f64_at_scale(written, scale), Some(unscaled / 10_i64.pow(digits)));
+            }
+        }
+
         #[test]
         fn every_finite_double_survives_as_text(bits in any::<u64>()) {
             let value = f64::from_bits(bits);

@@ -320,20 +320,54 @@ impl Primitives {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    /// Makes room for `rows` values, all together of `heap` bytes where their lengths differ.
+    pub(super) fn reserve(&mut self, rows: usize, heap: usize) {
         match self {
-            Primitives::Boolean(values) => values.len() / 8,
-            Primitives::Int(values) | Primitives::Date(values) => values.len() * 4,
-            Primitives::Float(values) => values.len() * 4,
-            Primitives::Double(values) => values.len() * 8,
+            Primitives::Boolean(values) => values.reserve(rows),
+            Primitives::Int(values) | Primitives::Date(values) => values.reserve(rows),
             Primitives::Long(values)
             | Primitives::Time(values)
             | Primitives::Timestamp { values, .. }
-            | Primitives::TimestampNanos { values, .. } => values.len() * 8,
-            Primitives::Decimal { values, .. } => values.len() * 16,
-            Primitives::Text(texts) => texts.text.len() + texts.offsets.len() * 4,
+            | Primitives::TimestampNanos { values, .. } => values.reserve(rows),
+            Primitives::Float(values) => values.reserve(rows),
+            Primitives::Double(values) => values.reserve(rows),
+            Primitives::Decimal { values, .. } => values.reserve(rows),
+            Primitives::Text(texts) => {
+                texts.offsets.reserve(rows);
+                texts.text.reserve(heap);
+            }
+            Primitives::Uuid(data) | Primitives::Fixed { data, .. } => data.reserve(heap),
+            Primitives::Binary(blobs) => {
+                blobs.offsets.reserve(rows);
+                blobs.data.reserve(heap);
+            }
+        }
+    }
+
+    /// Returns the bytes of all values where their lengths are not the same in each table.
+    pub(super) fn heap(&self) -> usize {
+        match self {
+            Primitives::Text(texts) => texts.text.len(),
             Primitives::Uuid(data) | Primitives::Fixed { data, .. } => data.len(),
-            Primitives::Binary(blobs) => blobs.data.len() + blobs.offsets.len() * 8,
+            Primitives::Binary(blobs) => blobs.data.len(),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Primitives::Boolean(values) => values.capacity() / 8,
+            Primitives::Int(values) | Primitives::Date(values) => values.capacity() * 4,
+            Primitives::Float(values) => values.capacity() * 4,
+            Primitives::Double(values) => values.capacity() * 8,
+            Primitives::Long(values)
+            | Primitives::Time(values)
+            | Primitives::Timestamp { values, .. }
+            | Primitives::TimestampNanos { values, .. } => values.capacity() * 8,
+            Primitives::Decimal { values, .. } => values.capacity() * 16,
+            Primitives::Text(texts) => texts.text.capacity() + texts.offsets.capacity() * 4,
+            Primitives::Uuid(data) | Primitives::Fixed { data, .. } => data.capacity(),
+            Primitives::Binary(blobs) => blobs.data.capacity() + blobs.offsets.capacity() * 8,
         }
     }
 

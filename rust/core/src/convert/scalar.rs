@@ -81,6 +81,17 @@ pub fn to_f32(value: Value<'_>) -> Result<f32, Reason> {
 
 /// Returns the unscaled value of a `decimal(precision, scale)` column.
 pub fn to_decimal(value: Value<'_>, precision: u32, scale: u32) -> Result<i128, Reason> {
+    if let Value::Double(value) = value
+        && let Some(unscaled) = number::f64_at_scale(value, scale)
+        && let Ok(target) = i32::try_from(scale)
+    {
+        let unscaled = i128::from(unscaled);
+        return Decimal {
+            unscaled,
+            scale: target,
+        }
+        .fit(precision, scale);
+    }
     let decimal = match value {
         Value::Int(value) => Decimal {
             unscaled: i128::from(value),

@@ -415,6 +415,26 @@ fn whole_columns_land_as_single_values_do() {
 }
 
 #[test]
+fn the_least_decimals_are_refused_as_others_out_of_range_are() {
+    let kind = Type::decimal(38, 0).unwrap();
+    let with_schema = |unscaled| {
+        let decimal = SourceSchema::logical_type(LogicalType::Decimal { scale: 0 });
+        land_with(&kind, decimal, Value::Decimal(unscaled, 0))
+    };
+    for unscaled in [i128::MIN, i128::MIN + 1, i128::MAX, -10_i128.pow(38)] {
+        assert_eq!(with_schema(unscaled), "VALUE_OUT_OF_RANGE");
+        assert_eq!(
+            land(&kind, Value::Decimal(unscaled, 0)),
+            "VALUE_OUT_OF_RANGE"
+        );
+    }
+    assert_eq!(
+        with_schema(1 - 10_i128.pow(38)),
+        format!("-{}", "9".repeat(38))
+    );
+}
+
+#[test]
 fn tombstones_are_no_rows() {
     let only = structs(1, wide_source(false), [Value::Null, Value::Null]);
     let mixed = structs(
@@ -461,6 +481,86 @@ fn chosen_rows_land_in_their_order() {
         column(0),
         ["false", "true", "false", "false", "true", "false", "true"]
     );
+}
+
+// Promise: rows that follow each other are converted together to what each of them is alone
+#[test]
+fn rows_that_follow_each_other_land_as_single_rows_do() {
+    let values = (0..200).map(|seed| match seed % 41 {
+        40 => Value::Null,
+        _ => Value::Struct(wide_row(seed * seed)),
+    });
+    let frame = structs(1, wide_source(true), values);
+    let bytes = frame.encode();
+    let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
+    let rows: Vec<u32> = (0..200).filter(|row| row % 41 != 40).collect();
+    let gather = |pieces: &[&[u32]]| {
+        let options = ConvertOptions::default();
+        let mut converter = TableConverter::new(wide_table(false), &options).unwrap();
+        for rows in pieces {
+            let mut refuse = |_, error| panic!("{error:?}");
+            converter.append(&decoded, rows, &mut refuse).unwrap();
+        }
+        converter.finish().unwrap()
+    };
+    let single: Vec<&[u32]> = rows.chunks(1).collect();
+    let single = gather(&single);
+    let follows = |one: &u32, next: &u32| one + 1 == *next;
+    let runs: Vec<&[u32]> = rows.chunk_by(follows).collect();
+    assert_eq!(gather(&runs), single);
+    assert_eq!(gather(&[&rows]), single);
+    for length in [2, 7, 8, 9, 33] {
+        let pieces: Vec<&[u32]> = rows.chunks(length).collect();
+        assert_eq!(gather(&pieces), single, "{length}");
+    }
+}
+
+// Promise: a batch makes room for what the one before had, and never for so much that it would be full
+#[test]
+fn a_batch_makes_room_for_about_what_the_one_before_had() {
+    let schema = table(vec![NestedField::optional(
+        1,
+        "t",
+        primitive(PrimitiveType::String),
+    )]);
+    let text = SourceSchema::scalar(SourceKind::String).optional();
+    let frame = |length: usize| {
+        let value = Value::Struct(vec![Value::text(&"x".repeat(length))]);
+        let source = SourceSchema::structure([("t", text.clone())]);
+        structs(1, source, vec![value; 100])
+    };
+    let fill = |converter: &mut TableConverter, length: usize| {
+        let frame = frame(length);
+        let bytes = frame.encode();
+        let decoded = Frame::decode(&bytes, &frame.schemas()).unwrap();
+        let rows: Vec<u32> = (0..100).collect();
+        let mut refuse = |_, error| panic!("{error:?}");
+        converter.append(&decoded, &rows, &mut refuse).unwrap();
+        converter.bytes()
+    };
+    let mut converter = TableConverter::new(schema, &ConvertOptions::default()).unwrap();
+    let idle = converter.bytes();
+    for _ in 0..9 {
+        fill(&mut converter, 100);
+    }
+    let needed = 900 * (100 + 4);
+    converter.finish().unwrap();
+    assert!(
+        converter.bytes() <= idle + 1_000,
+        "an idle table has no room"
+    );
+    let held = fill(&mut converter, 100);
+    assert!(
+        held > needed && held < needed * 5 / 4 + idle,
+        "{held} of {needed}"
+    );
+    // Seven megabytes grow to more than is given to the next batch.
+    for _ in 0..7 {
+        fill(&mut converter, 10_000);
+    }
+    converter.finish().unwrap();
+    fill(&mut converter, 10);
+    assert!(!converter.is_full() && converter.bytes() < 1 << 20);
 }
 
 #[test]

@@ -10,8 +10,9 @@ use super::maps::MapsBuilder;
 use super::refused::Refused;
 use super::{Format, Opened, Raw, SCHEMALESS};
 use crate::error::{Result, SinkError};
+use crate::wire::column::{Offsets, span};
 use crate::wire::tagged_build::TaggedBuilder;
-use crate::wire::{Cell, Decoded, Frame, SchemaRegistry, Slice};
+use crate::wire::{Cell, ColumnData, Decoded, Frame, SchemaRegistry, Slice};
 
 /// Schemas of one side whose columns are kept.
 const SLOTS_MAX: usize = 64;
@@ -73,6 +74,8 @@ struct Slot {
 /// What comes of the bytes of a row before they are decoded.
 enum Next<'r> {
     Null,
+    /// Bytes without a schema that are known to be a text.
+    Text(&'r str),
     Value(Raw<'r>, Option<Opened>),
     Refused(Refused),
 }
@@ -99,6 +102,10 @@ impl Plain {
         }
     }
 
+    fn release(&mut self) {
+        *self = Plain::of(matches!(self, Plain::Maps(..)));
+    }
+
     /// Tells whether the part should end before its next row.
     fn is_full(&self) -> bool {
         match self {
@@ -111,6 +118,13 @@ impl Plain {
         match self {
             Plain::Maps(maps, scratch) => json::record(bytes, maps, scratch),
             Plain::Tagged(values, heap, scratch) => json::any_value(bytes, values, heap, scratch),
+        }
+    }
+
+    fn push_text(&mut self, text: &str) -> Result<(), Refused> {
+        match self {
+            Plain::Maps(maps, scratch) => json::record_of_text(text, maps, scratch),
+            Plain::Tagged(..) => self.push(text.as_bytes()),
         }
     }
 
@@ -209,8 +223,24 @@ impl Side {
         }
     }
 
-    /// Looks at a value; says whether it needs a part of its own.
-    fn look<'f>(&mut self, cell: Cell<'f>, raw: impl Fn(&'f [u8]) -> Raw<'f>) -> (Next<'f>, bool) {
+    fn release(&mut self) {
+        match &mut self.kind {
+            Kind::Plain(plain) => plain.release(),
+            Kind::Columns(slots) => {
+                slots.clear();
+                slots.by_schema.clear();
+                slots.plain.release();
+            }
+        }
+    }
+
+    /// Looks at a value, which may be known to be a `text`; says whether it needs a part of its own.
+    fn look<'f>(
+        &mut self,
+        cell: Cell<'f>,
+        text: Option<&'f str>,
+        raw: impl Fn(&'f [u8]) -> Raw<'f>,
+    ) -> (Next<'f>, bool) {
         let bytes = match cell {
             Cell::Null => return (Next::Null, false),
             Cell::Bytes(bytes) => bytes,
@@ -225,7 +255,10 @@ impl Side {
             }
         };
         match &mut self.kind {
-            Kind::Plain(plain) => (Next::Value(raw(bytes), None), plain.is_full()),
+            Kind::Plain(plain) => {
+                let value = text.map_or_else(|| Next::Value(raw(bytes), None), Next::Text);
+                (value, plain.is_full())
+            }
             Kind::Columns(slots) => match slots.format.open(raw(bytes)) {
                 Ok(None) => (Next::Null, false),
                 Ok(Some(opened)) => {
@@ -252,6 +285,10 @@ impl Side {
                 self.push_null();
                 return Ok(Err(refused));
             }
+            Next::Text(text) => match &mut self.kind {
+                Kind::Plain(plain) => return Ok(plain.push_text(text)),
+                Kind::Columns(_) => return Err(SinkError::internal("a value was not opened")),
+            },
             Next::Value(raw, opened) => (raw, opened),
         };
         match (&mut self.kind, opened) {
@@ -427,6 +464,15 @@ impl FrameDecoder {
         sides.map(Side::bytes).sum()
     }
 
+    /// Forgets the part at hand with all memory that was kept for the next one.
+    pub fn release(&mut self) {
+        for side in [&mut self.value, &mut self.key].into_iter().flatten() {
+            side.release();
+        }
+        self.copied_key = None;
+        self.rows = 0..0;
+    }
+
     /// Decodes rows of `frame` from `first` on, as many as have one schema, and returns where they end.
     /// Rows that are not `wanted` are skipped.
     /// [`part`](Self::part) and [`take_refused`](Self::take_refused) say what came of them.
@@ -442,6 +488,7 @@ impl FrameDecoder {
         schemas: &mut SchemaRegistry,
     ) -> Result<usize> {
         self.begin(first);
+        let texts = self.texts(frame, first);
         let mut row = first;
         while row < frame.rows() {
             if frame.is_skipped(row) || !wanted(row) {
@@ -449,18 +496,21 @@ impl FrameDecoder {
                 row += 1;
                 continue;
             }
-            let headers = frame.headers(row);
-            let topic = topic_of(frame, row);
+            let text = texts.and_then(|(offsets, text)| text.get(span(offsets, row)));
+            // Of a text nobody asks where it came from.
+            let (topic, headers) = match text {
+                Some(_) if self.key.is_none() => ("", None),
+                _ => (topic_of(frame, row), frame.headers(row)),
+            };
             let raw = |bytes| Raw {
                 topic,
                 bytes,
                 headers,
             };
-            let value = self
-                .value
-                .as_mut()
-                .map(|side| side.look(frame.value(row), raw));
-            let key = self.key.as_mut().map(|side| side.look(frame.key(row), raw));
+            let value = self.value.as_mut();
+            let value = value.map(|side| side.look(frame.value(row), text, raw));
+            let key = self.key.as_mut();
+            let key = key.map(|side| side.look(frame.key(row), None, raw));
             let cuts = |looked: &Option<(Next<'_>, bool)>| matches!(looked, Some((_, true)));
             if row > first && (cuts(&value) || cuts(&key)) {
                 break;
@@ -479,6 +529,19 @@ impl FrameDecoder {
         self.rows = first..row;
         self.finish(frame)?;
         Ok(row)
+    }
+
+    /// Returns the values as one text, if they are, with where each lies: to check all of them at once
+    /// takes half of the time. A value that is no text by itself lies on no boundaries of this one.
+    fn texts<'f>(&self, frame: &'f Frame<'_>, first: usize) -> Option<(Offsets<'f>, &'f str)> {
+        let is_plain = |side: &Side| matches!(side.kind, Kind::Plain(Plain::Maps(..)));
+        if first > 0 || !self.value.as_ref().is_some_and(is_plain) {
+            return None;
+        }
+        match frame.value_column()?.data() {
+            ColumnData::Bytes { offsets, data } => Some((offsets, std::str::from_utf8(data).ok()?)),
+            _ => None,
+        }
     }
 
     fn begin(&mut self, first: usize) {

@@ -37,7 +37,30 @@ pub(crate) fn record(
     maps: &mut MapsBuilder,
     scratch: &mut Scratch,
 ) -> Result<(), Refused> {
-    match read_record(bytes, maps, scratch) {
+    match Lexer::new(bytes) {
+        Ok(lexer) => record_at(lexer, maps, scratch),
+        Err(refused) => {
+            maps.abandon_row();
+            Err(refused)
+        }
+    }
+}
+
+/// As [`record`], of what is known to be a text.
+pub(crate) fn record_of_text(
+    text: &str,
+    maps: &mut MapsBuilder,
+    scratch: &mut Scratch,
+) -> Result<(), Refused> {
+    record_at(Lexer::of(text), maps, scratch)
+}
+
+fn record_at(
+    lexer: Lexer<'_>,
+    maps: &mut MapsBuilder,
+    scratch: &mut Scratch,
+) -> Result<(), Refused> {
+    match read_record(lexer, maps, scratch) {
         Ok(true) => maps.end_row(),
         Ok(false) => maps.null_row(),
         Err(refused) => {
@@ -49,14 +72,13 @@ pub(crate) fn record(
 }
 
 fn read_record(
-    bytes: &[u8],
+    mut lexer: Lexer<'_>,
     maps: &mut MapsBuilder,
     scratch: &mut Scratch,
 ) -> Result<bool, Refused> {
-    if bytes.is_empty() {
+    if lexer.text().is_empty() {
         return Ok(false);
     }
-    let mut lexer = Lexer::new(bytes)?;
     let is_record = match lexer.value(scratch)? {
         Token::Null => false,
         Token::Object => {
@@ -82,16 +104,25 @@ fn read_object(
 ) -> Result<(), Refused> {
     let mut expected = 0;
     let mut is_first = true;
-    while lexer.next_name(is_first)? {
-        is_first = false;
-        let index = match guess(lexer, maps, expected) {
+    loop {
+        let index = match guess(lexer, maps, expected, is_first) {
             Some(index) => index,
             None => {
-                let at = lexer.position();
-                let name = lexer.name(&mut scratch.text)?;
-                maps.find(name).map_err(|refused| refused.at(at))?
+                if !lexer.next_name(is_first)? {
+                    return Ok(());
+                }
+                // Where blanks stand behind commas, only these are in the way.
+                match guess(lexer, maps, expected, true) {
+                    Some(index) => index,
+                    None => {
+                        let at = lexer.position();
+                        let name = lexer.name(&mut scratch.text)?;
+                        maps.find(name).map_err(|refused| refused.at(at))?
+                    }
+                }
             }
         };
+        is_first = false;
         expected = index + 1;
         let token = lexer.value(scratch)?;
         match token {
@@ -106,13 +137,15 @@ fn read_object(
             }
         }
     }
-    Ok(())
 }
 
+/// Moves over the name of one of the next columns, with its colon and, unless it is `bare`, the comma in
+/// front of it.
 #[inline]
-fn guess(lexer: &mut Lexer<'_>, maps: &MapsBuilder, expected: usize) -> Option<usize> {
+fn guess(lexer: &mut Lexer<'_>, maps: &MapsBuilder, expected: usize, bare: bool) -> Option<usize> {
     (expected..expected + AHEAD).find(|index| {
         let pattern = maps.column(*index).and_then(|column| column.pattern());
+        let pattern = pattern.and_then(|pattern| pattern.get(usize::from(bare)..));
         pattern.is_some_and(|pattern| lexer.take(pattern))
     })
 }

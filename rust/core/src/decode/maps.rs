@@ -4,8 +4,9 @@
 //! column of this block into tagged values. So the usual block, whose fields keep their types, is
 //! copied column by column (`convert::maps`), and nothing is lost of one that is not.
 //!
-//! Keeps: a row that is abandoned leaves nothing but, perhaps, a column without values. Names stay
-//! from block to block, so that they are found in the order in which they come.
+//! Keeps: a row that is abandoned leaves nothing. Names stay from block to block, so that they are
+//! found in the order in which they come; the records of a block have theirs in the order of that
+//! block, which is the order that new columns of a table get.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ enum Kind {
 #[derive(Debug)]
 pub(crate) struct FieldColumn {
     name: Box<str>,
-    /// The name as JSON has it most often: quoted, with its colon.
+    /// The name as JSON has it most often: quoted, between comma and colon.
     pattern: Option<Box<[u8]>>,
     kind: Kind,
     /// A byte per row.
@@ -60,6 +61,8 @@ pub(crate) struct FieldColumn {
     validity: Vec<u8>,
     null_count: usize,
     is_always_present: bool,
+    /// It stands in the order of the block at hand.
+    is_listed: bool,
 }
 
 /// The columns of a block.
@@ -67,6 +70,8 @@ pub(crate) struct FieldColumn {
 pub(crate) struct MapsBuilder {
     columns: Vec<FieldColumn>,
     indexes: BTreeMap<Box<str>, usize>,
+    /// The columns of the block at hand, in the order in which they came.
+    order: Vec<usize>,
     heap: String,
     rows: usize,
     /// A byte per row, 1 where there is no record.
@@ -85,7 +90,7 @@ struct Schemas {
 impl FieldColumn {
     fn new(name: &str) -> Self {
         let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
-        let pattern = name.bytes().all(plain).then(|| format!("\"{name}\":"));
+        let pattern = name.bytes().all(plain).then(|| format!(",\"{name}\":"));
         FieldColumn {
             name: name.into(),
             pattern: pattern.map(|pattern| pattern.into_bytes().into()),
@@ -99,10 +104,11 @@ impl FieldColumn {
             validity: Vec::new(),
             null_count: 0,
             is_always_present: false,
+            is_listed: false,
         }
     }
 
-    /// Returns how the name stands in a text, if it needs no escapes.
+    /// Returns how the name stands in a text, behind a comma, if it needs no escapes.
     #[inline]
     pub(crate) fn pattern(&self) -> Option<&[u8]> {
         self.pattern.as_deref()
@@ -115,6 +121,7 @@ impl FieldColumn {
     fn clear(&mut self) {
         self.truncate(0);
         self.kind = Kind::Unknown;
+        self.is_listed = false;
     }
 
     fn truncate(&mut self, rows: usize) {
@@ -286,6 +293,7 @@ impl Default for MapsBuilder {
         MapsBuilder {
             columns: Vec::new(),
             indexes: BTreeMap::new(),
+            order: Vec::new(),
             heap: String::new(),
             rows: 0,
             nulls: Vec::new(),
@@ -316,6 +324,7 @@ impl MapsBuilder {
             }
         }
         self.columns.iter_mut().for_each(FieldColumn::clear);
+        self.order.clear();
         self.heap.clear();
         self.nulls.clear();
         self.rows = 0;
@@ -348,6 +357,11 @@ impl MapsBuilder {
 
     fn begin(&mut self, index: usize) -> Option<&mut FieldColumn> {
         let column = self.columns.get_mut(index)?;
+        // By its own flag: a column may lose what it has got of the first row, and begins again.
+        if !column.is_listed {
+            column.is_listed = true;
+            self.order.push(index);
+        }
         column.begin(self.rows);
         Some(column)
     }
@@ -424,13 +438,15 @@ impl MapsBuilder {
         index: usize,
         write: impl FnOnce(&mut TaggedBuilder, &mut String) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
-        let Some(column) = self.columns.get_mut(index) else {
+        let Some(column) = self.begin(index) else {
             return Err(Refused::internal());
         };
-        column.begin(self.rows);
         if column.kind == Kind::Unknown {
             column.settle(Kind::Tagged);
         }
+        let Some(column) = self.columns.get_mut(index) else {
+            return Err(Refused::internal());
+        };
         column.tag(&mut self.heap, &self.schemas);
         write(&mut column.tagged, &mut self.heap)?;
         column.tagged.end_row();
@@ -456,6 +472,14 @@ impl MapsBuilder {
         self.columns
             .iter_mut()
             .for_each(|column| column.truncate(rows));
+        let columns = &mut self.columns;
+        self.order.retain(|index| {
+            let column = columns.get_mut(*index);
+            column.is_some_and(|column| {
+                column.is_listed = !column.states.is_empty();
+                column.is_listed
+            })
+        });
         self.null_row();
     }
 
@@ -480,7 +504,8 @@ impl MapsBuilder {
 
     /// Returns the records of the block, which was [finished](Self::finish).
     pub(crate) fn records(&self) -> MapRows<'_> {
-        let used = self.columns.iter().filter(|column| column.is_used());
+        let columns = self.order.iter().filter_map(|at| self.columns.get(*at));
+        let used = columns.filter(|column| column.is_used());
         let names = used.clone().map(FieldColumn::name).collect();
         let columns = used
             .map(|column| column.column(self.rows, &self.schemas))

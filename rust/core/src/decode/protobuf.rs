@@ -7,6 +7,7 @@
 //! ```
 
 mod connect;
+mod descriptor;
 mod known;
 mod lexer;
 mod parse;
@@ -33,7 +34,7 @@ pub struct ProtobufDecoder {
 }
 
 impl ProtobufDecoder {
-    /// Compiles the message type of a `.proto` text that `indexes` lead to. `references` are name
+    /// Compiles the message type that `indexes` lead to, of a `.proto` text or of a descriptor in base64. `references` are name
     /// and text of the files that it imports.
     ///
     /// # Errors

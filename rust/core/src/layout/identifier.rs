@@ -6,6 +6,7 @@ use std::sync::Arc;
 use iceberg::spec::{NestedField, NestedFieldRef, PrimitiveType, Schema, StructType, Type};
 
 use super::{column_missing, find};
+use crate::change::KeyPlan;
 use crate::config::TableConfig;
 use crate::error::{Result, SinkError};
 
@@ -53,6 +54,26 @@ pub fn check(schema: &Schema, config: &TableConfig) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns how keys become bytes in a table with changes: those of its id columns, or of its
+/// identifier fields when the configuration names none.
+///
+/// # Errors
+///
+/// `ID_COLUMN_MISSING`, `CHANGE_KEY_UNSUPPORTED`, and `CHANGE_KEY_MISSING` when there is no key.
+pub fn key_plan(schema: &Schema, id_columns: &[String], case_insensitive: bool) -> Result<KeyPlan> {
+    let named = id_columns.iter().map(|name| {
+        let field = find(schema, name, case_insensitive);
+        let field = field.ok_or_else(|| column_missing("ID_COLUMN_MISSING", "id-columns", name))?;
+        Ok(field.id)
+    });
+    let named = named.collect::<Result<Vec<i32>>>()?;
+    let plan = match named.is_empty() {
+        true => KeyPlan::of(schema, schema.identifier_field_ids())?,
+        false => KeyPlan::of(schema, named)?,
+    };
+    plan.ok_or_else(crate::change::plan::key_missing)
 }
 
 fn invalid(name: &str) -> SinkError {

@@ -326,3 +326,57 @@ fn orders_that_cannot_be_are_refused() {
     let error = sort::of_new_table(&schema(), &config(&[("sort-by", "nope")])).unwrap_err();
     assert_eq!(error.code(), "CREATE_COLUMN_MISSING");
 }
+
+fn changed(metadata: &TableMetadata, keys: &[(&str, &str)]) -> Result<(), &'static str> {
+    let upserts = [("mode", "upsert"), ("id-columns", "id")];
+    let keys: Vec<_> = upserts.iter().chain(keys).copied().collect();
+    super::changed::check(metadata, &config(&keys)).map_err(|error| error.code())
+}
+
+// Promise: columns that are to order changes are checked when the connector is configured
+#[test]
+fn order_columns_are_checked_on_existing_tables() {
+    let table = partitioned("");
+    for (columns, expected) in [
+        ("ts", Ok(())),
+        ("Name, key", Ok(())),
+        ("home.zip", Ok(())),
+        ("tss", Err("ORDER_COLUMN_MISSING")),
+        ("name", Err("ORDER_COLUMN_MISSING")),
+        ("weight", Err("CHANGE_ORDER_UNSUPPORTED")),
+        ("home", Err("CHANGE_ORDER_UNSUPPORTED")),
+    ] {
+        let seen = changed(&table, &[("order-columns", columns)]);
+        assert_eq!(seen, expected, "{columns}");
+    }
+    // It may come with a record.
+    let evolving = [("order-columns", "tss"), ("evolve-schema-mode", "full")];
+    assert_eq!(changed(&table, &evolving), Ok(()));
+}
+
+// Promise: a table whose engines delete with `copy-on-write` takes no changes, also one that is to be made
+#[test]
+fn copy_on_write_is_refused_of_new_tables_too() {
+    let table = partitioned("");
+    let upserts = [("mode", "upsert"), ("id-columns", "id")];
+    let new = |keys: &[(&str, &str)]| {
+        let keys: Vec<_> = upserts.iter().chain(keys).copied().collect();
+        super::changed::check_new(&config(&keys)).map_err(|error| error.code())
+    };
+    let modes = |prefix: &str, word| (format!("{prefix}.write.merge.mode"), word);
+    let (made, cow) = modes("auto-create-props", "copy-on-write");
+    let (laid, read) = modes("write-props", "merge-on-read");
+    assert_eq!(new(&[]), Ok(()));
+    for keys in [&[(&*made, cow)][..], &[(&*laid, cow)]] {
+        assert_eq!(new(keys), Err("CHANGE_MODE_UNSUPPORTED"));
+    }
+    // What is laid over counts.
+    assert_eq!(new(&[(&made, cow), (&laid, read)]), Ok(()));
+    assert_eq!(
+        changed(&table, &[(&laid, cow)]),
+        Err("CHANGE_MODE_UNSUPPORTED")
+    );
+    assert_eq!(changed(&table, &[(&made, cow)]), Ok(()));
+    let keyless = super::changed::check_new(&config(&[("mode", "upsert")]));
+    assert_eq!(keyless.unwrap_err().code(), "CHANGE_KEY_MISSING");
+}

@@ -245,22 +245,28 @@ impl Router {
     ) -> Result<bool> {
         let mut route = std::mem::take(&mut self.piece);
         route.clear();
-        let composed = put_together(rules, (frame, run, row), sources, &mut route, out);
+        let write = |piece: Option<usize>, out: &mut String| {
+            let source = match piece {
+                None => sources.route.as_ref(),
+                Some(index) => sources.pieces.get(index).and_then(Option::as_ref),
+            };
+            source.map_or(Ok(false), |source| source.write(frame, run, row, out))
+        };
+        let composed = put_together(rules, write, &mut route, out);
         self.piece = route;
         composed
     }
 }
 
+/// Puts a name together. `write` appends the text of a source, of the route or of the piece at an
+/// index, and tells whether there is one.
 fn put_together(
     rules: &NameRules,
-    (frame, run, row): (&Frame<'_>, &Run<'_>, usize),
-    sources: &Sources<'_>,
+    mut write: impl FnMut(Option<usize>, &mut String) -> Result<bool>,
     route: &mut String,
     out: &mut String,
 ) -> Result<bool> {
-    if let Some(source) = &sources.route
-        && !source.write(frame, run, row, route)?
-    {
+    if rules.source.is_some() && !write(None, route)? {
         return Ok(false);
     }
     let groups = match &rules.pattern {
@@ -274,17 +280,17 @@ fn put_together(
         rules.insert(route, out);
         return Ok(true);
     };
-    for (piece, source) in template.iter().zip(&sources.pieces) {
-        match (piece, source) {
-            (Piece::Literal(text), _) => out.push_str(text),
-            (Piece::Source(_), Some(source)) => {
+    for (index, piece) in template.iter().enumerate() {
+        match piece {
+            Piece::Literal(text) => out.push_str(text),
+            Piece::Source(_) => {
                 let mut text = String::new();
-                if !source.write(frame, run, row, &mut text)? {
+                if !write(Some(index), &mut text)? {
                     return Ok(false);
                 }
                 rules.insert(&text, out);
             }
-            (Piece::Group(name), _) => {
+            Piece::Group(name) => {
                 let group = groups.as_ref().and_then(|groups| match name.parse() {
                     Ok(number) => groups.get(number),
                     Err(_) => groups.name(name),
@@ -292,10 +298,40 @@ fn put_together(
                 let Some(group) = group else { return Ok(false) };
                 rules.insert(group.as_str(), out);
             }
-            (Piece::Source(_), None) => return Ok(false),
         }
     }
     Ok(true)
+}
+
+impl RoutePlan {
+    /// Returns where every record of `topic` goes; `None` when that depends on the record.
+    ///
+    /// # Errors
+    ///
+    /// `ROUTE_NAME_INVALID`, when the topic makes no name of a table.
+    pub fn of_topic(&self, topic: &str) -> Result<Option<Vec<To>>> {
+        if self.needs(|source| !source.is_topic()) {
+            return Ok(None);
+        }
+        let text = match &self.targets {
+            Targets::All | Targets::Matching { .. } => topic.to_owned(),
+            Targets::Named(rules) => {
+                let (mut route, mut name) = (String::new(), String::new());
+                let write = |_: Option<usize>, out: &mut String| {
+                    out.push_str(topic);
+                    Ok(true)
+                };
+                match put_together(rules, write, &mut route, &mut name)? {
+                    true => name,
+                    false => return Ok(Some(Vec::new())),
+                }
+            }
+        };
+        match decision(self, &text) {
+            Decision::To(places) => Ok(Some(places)),
+            Decision::Refused(error) => Err(error.again()),
+        }
+    }
 }
 
 fn decision(plan: &RoutePlan, text: &str) -> Decision {

@@ -86,21 +86,11 @@ pub(super) enum Located<'f> {
 }
 
 /// Goes down as far as the schema tells, once for all rows.
-fn descend<'f>(mut column: &'f SourceColumn<'f>, mut path: &'f str) -> Located<'f> {
-    while !path.is_empty() && column.schema().kind() == crate::wire::SourceKind::Struct {
-        let whole = column.schema().field(path).map(|(index, _)| (index, ""));
-        let found = whole.or_else(|| {
-            let (head, rest) = path.split_once('.')?;
-            column.schema().field(head).map(|(index, _)| (index, rest))
-        });
-        let Some((child, rest)) =
-            found.and_then(|(index, rest)| Some((column.children().get(index)?, rest)))
-        else {
-            return Located::Absent;
-        };
-        (column, path) = (child, rest);
+fn descend<'f>(column: &'f SourceColumn<'f>, path: &'f str) -> Located<'f> {
+    match column.descend(path) {
+        Some((column, path)) => Located::Column(column, path),
+        None => Located::Absent,
     }
-    Located::Column(column, path)
 }
 
 /// Follows `path` below `cell`. A name that has dots in it is found too.

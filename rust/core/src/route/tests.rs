@@ -50,6 +50,14 @@ fn data(value: Value) -> Value {
     Value::object([("id", Value::Int64(1)), ("data", value)])
 }
 
+fn place(to: &To) -> String {
+    match to {
+        To::Every => "every".to_owned(),
+        To::Configured(index) => format!("#{index}"),
+        To::Named(table) => table.name.clone(),
+    }
+}
+
 /// The groups as text: `table: rows`, then `unmatched: rows`, then `code: row`.
 fn routes(router: &mut Router, frame: &FrameBuilder) -> Vec<String> {
     let bytes = frame.encode();
@@ -60,14 +68,7 @@ fn routes(router: &mut Router, frame: &FrameBuilder) -> Vec<String> {
     let mut lines: Vec<String> = routed
         .groups
         .iter()
-        .map(|group| {
-            let to = match &group.to {
-                To::Every => "every".to_owned(),
-                To::Configured(index) => format!("#{index}"),
-                To::Named(table) => table.name.clone(),
-            };
-            format!("{to}: {:?}", group.rows)
-        })
+        .map(|group| format!("{}: {:?}", place(&group.to), group.rows))
         .collect();
     if !routed.unmatched.is_empty() {
         lines.push(format!("unmatched: {:?}", routed.unmatched));
@@ -338,4 +339,43 @@ fn no_error_shows_what_the_record_says() {
         report.contains("letters=11") && !report.to_lowercase().contains("geheim"),
         "{report}"
     );
+}
+
+#[test]
+fn a_topic_alone_says_where_its_records_go_as_records_would() {
+    let frame = builder().rows([row(0, data(Value::Null))]);
+    let patterns = [Some("Ord.*"), None, Some("other"), Some("Orders")];
+    for (mut router, expected) in [
+        (plan(Targets::All), vec!["every"]),
+        (matching("topic", &patterns), vec!["#0", "#3"]),
+        (matching("topic", &[Some("other")]), vec![]),
+        (named(None, None, Some("raw.${topic}")), vec!["raw.orders"]),
+        (
+            named(Some("topic"), Some("(Ord)(.*)"), Some("a.${2}_${1}")),
+            vec!["a.ers_ord"],
+        ),
+        (
+            named(Some("topic"), Some("other(.*)"), Some("a.${1}")),
+            vec![],
+        ),
+    ] {
+        let places = router.plan().of_topic("Orders").unwrap().unwrap();
+        let places: Vec<String> = places.iter().map(place).collect();
+        assert_eq!(places, expected);
+        let lines: Vec<String> = match places.is_empty() {
+            true => vec!["unmatched: [0]".to_owned()],
+            false => places.iter().map(|place| format!("{place}: [0]")).collect(),
+        };
+        assert_eq!(routes(&mut router, &frame), lines, "a record of the topic");
+    }
+    for router in [
+        matching("value.data", &[Some("Orders")]),
+        named(Some("key"), None, Some("raw.${topic}")),
+        named(None, None, Some("raw.${topic}.${header.h}")),
+    ] {
+        assert_eq!(router.plan().of_topic("Orders").unwrap(), None);
+    }
+    let unnamed = named(Some("topic"), None, None);
+    let error = unnamed.plan().of_topic("Orders").unwrap_err();
+    assert_eq!(error.code(), "ROUTE_NAME_INVALID");
 }

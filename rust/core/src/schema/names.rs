@@ -52,7 +52,8 @@ impl Aliases {
         }
     }
 
-    fn of_field(&self, id: i32) -> &[String] {
+    /// Returns the names that the mapping gives a field.
+    pub(crate) fn of_field(&self, id: i32) -> &[String] {
         self.0.get(&id).map_or(&[], Vec::as_slice)
     }
 }

@@ -193,6 +193,11 @@ impl<'a> SourceColumn<'a> {
         &self.schema
     }
 
+    /// Returns the schema of the values, to keep it.
+    pub(crate) fn shared_schema(&self) -> Arc<SourceSchema> {
+        Arc::clone(&self.schema)
+    }
+
     /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -210,6 +215,7 @@ impl<'a> SourceColumn<'a> {
     }
 
     /// Tells whether `row` is null; so are rows past the end.
+    #[inline]
     pub fn is_null(&self, row: usize) -> bool {
         let in_bitmap = |bitmap: &[u8]| {
             let byte = bitmap.get(row / 8).copied().unwrap_or(0);
@@ -221,6 +227,27 @@ impl<'a> SourceColumn<'a> {
     /// Returns the values as they lie in the frame, for loops over whole columns.
     pub fn data(&self) -> &ColumnData<'a> {
         &self.data
+    }
+
+    /// Goes down along `path`, names joined by dots, through structs: returns the column where they end
+    /// and what is left of the path there; `None` when a struct has no such field.
+    pub(crate) fn descend<'c>(
+        &'c self,
+        mut path: &'c str,
+    ) -> Option<(&'c SourceColumn<'c>, &'c str)>
+    where
+        'a: 'c,
+    {
+        let mut column = self;
+        while !path.is_empty() && column.schema().kind() == SourceKind::Struct {
+            let whole = column.schema().field(path).map(|(index, _)| (index, ""));
+            let (index, rest) = whole.or_else(|| {
+                let (head, rest) = path.split_once('.')?;
+                column.schema().field(head).map(|(index, _)| (index, rest))
+            })?;
+            (column, path) = (column.children().get(index)?, rest);
+        }
+        Some((column, path))
     }
 
     /// Returns the columns of a struct's fields, else none.
@@ -324,7 +351,8 @@ fn decode_data<'a>(
         SourceKind::Float64 => ColumnData::Float64(reader.array(rows)?),
         SourceKind::Boolean => {
             let values = reader.take(rows)?;
-            if values.iter().any(|value| *value > 1) {
+            // All of them are looked at, so that it takes many at a time.
+            if values.iter().fold(0, |all, value| all | value) > 1 {
                 return Err(reader.corrupt("boolean is neither 0 nor 1"));
             }
             ColumnData::Bool(values)
@@ -333,7 +361,9 @@ fn decode_data<'a>(
             let (offsets, length) = reader.offsets(rows)?;
             let text = std::str::from_utf8(reader.take(length)?)
                 .map_err(|_| reader.corrupt("text is not UTF-8"))?;
-            if !(0..offsets.len()).all(|index| text.is_char_boundary(offset_at(offsets, index))) {
+            if !text.is_ascii()
+                && !(0..offsets.len()).all(|index| text.is_char_boundary(offset_at(offsets, index)))
+            {
                 return Err(reader.corrupt("text offset lies inside a character"));
             }
             ColumnData::String { offsets, text }

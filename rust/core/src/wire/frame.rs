@@ -75,6 +75,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the offset of the run's row `index`, counted from `first_row`.
+    #[inline]
     pub fn offset(&self, index: usize) -> i64 {
         match &self.offsets {
             Offsets::Contiguous(base) => {
@@ -88,6 +89,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the offset of the frame's row `row`, which must belong to this run.
+    #[inline]
     pub fn offset_of(&self, row: u32) -> i64 {
         self.offset((row as usize).saturating_sub(self.first_row))
     }
@@ -388,6 +390,13 @@ impl<'a> Frame<'a> {
         self.headers.tagged()
     }
 
+    /// Returns the frame with `maps` in place of its values, which have no schema.
+    #[must_use]
+    pub(crate) fn with_maps(mut self, maps: MapRows<'a>) -> Frame<'a> {
+        self.value = Values::Maps(maps);
+        self
+    }
+
     /// Returns the records that a decoder made without a schema.
     pub fn maps(&self) -> Option<&MapRows<'a>> {
         match &self.value {
@@ -462,6 +471,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns the record timestamp of `row` in milliseconds since the epoch, when it has one.
+    #[inline]
     pub fn timestamp(&self, row: usize) -> Option<i64> {
         let timestamp = self.timestamps.get(row).copied().map(i64::from_le_bytes);
         timestamp.filter(|ms| *ms != i64::MIN)
@@ -469,12 +479,14 @@ impl<'a> Frame<'a> {
 
     /// Tells whether Java rejected `row` and reported it. Its value is null, but it is no tombstone:
     /// only its offset counts.
+    #[inline]
     pub fn is_skipped(&self, row: usize) -> bool {
         let byte = self.skipped.and_then(|bitmap| bitmap.get(row / 8));
         byte.is_some_and(|byte| byte >> (row % 8) & 1 == 1)
     }
 
     /// Tells whether the value of `row` is null: a tombstone, unless the row is skipped.
+    #[inline]
     pub fn is_tombstone(&self, row: usize) -> bool {
         match &self.value {
             Values::None => true,
@@ -482,6 +494,14 @@ impl<'a> Frame<'a> {
             Values::Columns(column) => column.is_null(row),
             Values::Tagged(tagged, _) => tagged.is_null(row),
             Values::Maps(maps) => maps.is_null(row),
+        }
+    }
+
+    /// Tells whether a value may be null; where none may, rows need not be asked one by one.
+    pub fn may_have_tombstones(&self) -> bool {
+        match &self.value {
+            Values::Columns(column) => column.null_count() > 0,
+            _ => true,
         }
     }
 

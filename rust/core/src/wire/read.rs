@@ -44,11 +44,17 @@ impl<'a> Reader<'a> {
         self.at
     }
 
+    #[cold]
+    fn ended(&self) -> SinkError {
+        self.corrupt("bytes end too early")
+    }
+
     /// Takes `count` bytes.
+    #[inline]
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let end = self.at.checked_add(count);
         let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or_else(|| self.corrupt("bytes end too early"))?;
+        let taken = taken.ok_or_else(|| self.ended())?;
         self.at += count;
         Ok(taken)
     }
@@ -62,36 +68,49 @@ impl<'a> Reader<'a> {
         Ok(chunks)
     }
 
+    #[inline]
     fn one<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let chunk = self.array::<N>(1)?.first().copied();
-        chunk.ok_or_else(|| self.corrupt("bytes end too early"))
+        let chunk = self
+            .bytes
+            .get(self.at..)
+            .and_then(|rest| rest.first_chunk());
+        let chunk = *chunk.ok_or_else(|| self.ended())?;
+        self.at += N;
+        Ok(chunk)
     }
 
+    #[inline]
     pub(crate) fn u8(&mut self) -> Result<u8> {
         Ok(u8::from_le_bytes(self.one()?))
     }
 
+    #[inline]
     pub(crate) fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_le_bytes(self.one()?))
     }
 
+    #[inline]
     pub(crate) fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.one()?))
     }
 
+    #[inline]
     pub(crate) fn i16(&mut self) -> Result<i16> {
         Ok(i16::from_le_bytes(self.one()?))
     }
 
+    #[inline]
     pub(crate) fn i32(&mut self) -> Result<i32> {
         Ok(i32::from_le_bytes(self.one()?))
     }
 
+    #[inline]
     pub(crate) fn i64(&mut self) -> Result<i64> {
         Ok(i64::from_le_bytes(self.one()?))
     }
 
     /// Reads a `u32` length or index.
+    #[inline]
     pub(crate) fn length(&mut self) -> Result<usize> {
         let length = self.u32()?;
         usize::try_from(length).map_err(|_| self.corrupt("length overflows"))
@@ -121,14 +140,17 @@ impl<'a> Reader<'a> {
     /// Reads `count + 1` offsets that start at 0 and never fall; returns them and the last one.
     pub(crate) fn offsets(&mut self, count: usize) -> Result<(&'a [[u8; 4]], usize)> {
         let offsets = self.array::<4>(count.saturating_add(1))?;
-        let mut last = 0;
-        for (index, offset) in offsets.iter().enumerate() {
-            let offset = u32::from_le_bytes(*offset);
-            if offset < last || (index == 0 && offset != 0) {
-                return Err(self.corrupt("offsets do not rise from 0"));
-            }
-            last = offset;
+        let number =
+            |offset: Option<&[u8; 4]>| offset.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        // All of them are looked at, so that it takes many at a time.
+        let pairs = offsets.iter().zip(offsets.iter().skip(1));
+        let falls = pairs.fold(false, |falls, (one, next)| {
+            falls | (u32::from_le_bytes(*next) < u32::from_le_bytes(*one))
+        });
+        if falls || number(offsets.first()) != 0 {
+            return Err(self.corrupt("offsets do not rise from 0"));
         }
+        let last = number(offsets.last());
         let last = usize::try_from(last).map_err(|_| self.corrupt("offset overflows"))?;
         Ok((offsets, last))
     }

@@ -122,6 +122,46 @@ pub(crate) fn read<'c, 'a: 'c>(raw: &'a [u8], context: &'c Context<'a>) -> Resul
     value(&mut Reader::new(raw, "tagged value"), context)
 }
 
+/// Returns the bytes of the value of the last entry of a map whose key is the string `name`; `None`
+/// when `raw`, which [`raw`] took, is no map that has one.
+pub(crate) fn entry<'a>(map: &'a [u8], context: &Context<'a>, name: &str) -> Option<&'a [u8]> {
+    let mut found = None;
+    for_entries(map, context, |key, value| {
+        if matches!(read(key, context), Ok(Cell::String(key)) if key == name) {
+            found = Some(value);
+        }
+    })?;
+    found
+}
+
+/// Hands out the bytes of key and value of each entry of a map; `None` when it is none.
+pub(crate) fn for_entries<'a>(
+    map: &'a [u8],
+    context: &Context<'a>,
+    mut each: impl FnMut(&'a [u8], &'a [u8]),
+) -> Option<()> {
+    let mut reader = Reader::new(map, "tagged value");
+    if reader.u8().ok()? != MAP {
+        return None;
+    }
+    let (_, count) = (reader.length().ok()?, reader.length().ok()?);
+    for _ in 0..count {
+        let key = raw(&mut reader, context).ok()?;
+        each(key, raw(&mut reader, context).ok()?);
+    }
+    Some(())
+}
+
+/// Returns the bytes of the only item of a list of one.
+pub(crate) fn only_item<'a>(list: &'a [u8], context: &Context<'a>) -> Option<&'a [u8]> {
+    let mut reader = Reader::new(list, "tagged value");
+    if reader.u8().ok()? != LIST {
+        return None;
+    }
+    let (_, count) = (reader.length().ok()?, reader.length().ok()?);
+    (count == 1).then(|| raw(&mut reader, context).ok())?
+}
+
 /// The items of a list, or keys and values of a map in turn, not yet walked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaggedItems<'a> {

@@ -2,7 +2,7 @@
 //! say any more.
 
 use frazil_core::commit::anchor::Anchor;
-use frazil_core::commit::location::{StateLocation, StoredIn};
+use frazil_core::commit::location::{Keep, StateLocation, StoredIn};
 use frazil_core::commit::recover::{rebuilt_state_of, state_of, stored_state_of};
 use frazil_core::commit::state::{MAIN_BRANCH, PropertyChange, WriterState};
 use frazil_core::config::TableConfig;
@@ -48,22 +48,17 @@ impl Admin {
     /// What the catalog says; a state that is not understood is part of the answer.
     pub fn states(&self) -> Result<Vec<TableState>> {
         let wid = &self.config.wid;
-        let mut states = Vec::new();
-        let loading = self.all_tables();
-        for (table, loaded) in self
-            .runtime
-            .wait("loading the tables", RESET_WAIT, loading)?
-        {
+        let loading = self.each_table(|table, loaded| {
             let metadata = &loaded.metadata;
-            states.push(TableState {
+            Ok(TableState {
                 name: table.name.clone(),
                 branch: table.branch.clone(),
                 stored: stored_state_of(metadata, wid, &table.branch),
                 effective: state_of(metadata, wid, &table.branch),
                 anchor: Anchor::of(metadata, wid),
-            });
-        }
-        Ok(states)
+            })
+        });
+        self.runtime.wait("loading the tables", RESET_WAIT, loading)
     }
 
     /// Puts the state of a table right: completes resets that did not reach it, and writes its
@@ -152,7 +147,7 @@ impl Admin {
         }
         let anchor = Anchor::of(&loaded.metadata, wid)?;
         let identity = self.identity(table);
-        let building = carry(loaded, &identity, state.clone(), &anchor);
+        let building = carry(loaded, &identity, state.clone(), &anchor, Keep::Summary);
         let commit = self
             .runtime
             .wait("writing a commit", RESET_WAIT, building)?;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use frazil_core::{Result, SinkError};
+use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8] = b"Obj\x01";
 
@@ -33,6 +34,29 @@ pub(super) fn with_metadata(file: &[u8], entries: &[(&str, String)]) -> Result<V
     }
     out.extend_from_slice(rest);
     Ok(out)
+}
+
+/// Returns an Avro file with these entries in its header and `count` records, encoded in `block`.
+pub(super) fn container(entries: &BTreeMap<String, String>, block: &[u8], count: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(block.len() + 64 * (entries.len() + 1));
+    out.extend_from_slice(MAGIC);
+    put_long(&mut out, entries.len() as i64);
+    for (key, value) in entries {
+        put_long(&mut out, key.len() as i64);
+        out.extend_from_slice(key.as_bytes());
+        put_long(&mut out, value.len() as i64);
+        out.extend_from_slice(value.as_bytes());
+    }
+    out.push(0);
+    // Any 16 bytes will do that are not likely to be among the records.
+    let digest = Sha256::digest(block);
+    let sync = digest.split_at(16).0;
+    out.extend_from_slice(sync);
+    put_long(&mut out, count as i64);
+    put_long(&mut out, block.len() as i64);
+    out.extend_from_slice(block);
+    out.extend_from_slice(sync);
+    out
 }
 
 /// Returns the entries of the header of `file` that are text; `None` when it has no such header.

@@ -1,25 +1,36 @@
 //! The committer of one table and branch: what callers hold.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frazil_core::Result;
 use frazil_core::commit::action::{CommitLimits, RollbackPolicy};
+use frazil_core::commit::attempt::Remembered;
 use frazil_core::commit::location::StateLocation;
 use frazil_core::commit::outcome::SegmentOutcome;
 use frazil_core::commit::owner::OwnerWatch;
 use frazil_core::commit::plan::{self, CommitIdentity};
 use frazil_core::commit::recover::state_of;
+use frazil_core::commit::remembered::Trust;
 use frazil_core::commit::state::WriterState;
 use frazil_core::control::segment::Segment;
-use frazil_core::limits::STATE_BYTES_MAX;
+use frazil_core::limits::{REMEMBERED_FOR, STATE_BYTES_MAX};
 use iceberg::TableIdent;
+use uuid::Uuid;
 
+use super::changed::{ChangedTable, Changes};
+use super::kept::{KeptList, Lists, Seen, Sight};
 use super::looks::Looks;
 use super::merge::MergePause;
 use super::run::Run;
 use super::wait::Cancel;
 use crate::catalog::{Catalog, LoadedTable};
+use crate::failpoint;
+use crate::memory::Memory;
+
+/// Attempts in a row of a commit of changes that cannot be built, such as when the files of the table
+/// contradict its manifests, before it counts as refused: a few minutes.
+const UNBUILT_MAX: u32 = 8;
 
 /// How long and how often the loop tries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +78,7 @@ impl CommitSettings {
             conflict_pause_max_ms: ms(self.conflict_pause_max),
             unknown_pause_min_ms: ms(self.unknown_pause_min),
             unknown_pause_max_ms: ms(self.unknown_pause_max),
+            unbuilt_max: None,
             one_owner: self.one_owner,
             rollback: self.rollback,
             state_location: self.state_location,
@@ -84,10 +96,22 @@ pub struct TableCommitter {
     pub(super) cancel: Cancel,
     pub(super) looks: Looks,
     pub(super) merge_pause: MergePause,
+    /// What its merges draw from.
+    pub(super) memory: Arc<Memory>,
+    /// The manifest list of the last commit.
+    pub(super) list: KeptList,
+    /// Manifests that need not be looked for.
+    pub(super) seen: Seen,
     /// One commit at a time: two of one process would only race each other.
     turn: tokio::sync::Mutex<()>,
     /// The table as it was seen last.
     latest: std::sync::Mutex<Option<LoadedTable>>,
+    /// When this process's own commit left it like that; `None` when it was only loaded.
+    committed_at: std::sync::Mutex<Option<Instant>>,
+    /// Whether a commit may begin with that.
+    trust: std::sync::Mutex<Trust>,
+    /// What a table with changes needs; `None` for one that is appended to.
+    pub(super) changes: Option<Changes>,
     /// What was seen of other processes since this one owns the table.
     watch: std::sync::Mutex<OwnerWatch>,
 }
@@ -115,10 +139,29 @@ impl TableCommitter {
             cancel: Cancel::default(),
             looks: Looks::default(),
             merge_pause: MergePause::default(),
+            memory: Memory::of_process(),
+            list: Lists::default().of_a_table(),
+            seen: Seen::default(),
             turn: tokio::sync::Mutex::new(()),
             latest: std::sync::Mutex::default(),
+            committed_at: std::sync::Mutex::default(),
+            trust: std::sync::Mutex::default(),
+            changes: None,
             watch: std::sync::Mutex::default(),
         }
+    }
+
+    /// Makes it the committer of a table with changes, whose index draws from `memory`. It is the only
+    /// one of its writer: another process that commits too is an error.
+    #[must_use]
+    pub fn with_changes(mut self, table: ChangedTable, memory: Arc<Memory>) -> Self {
+        self.changes = Some(Changes::new(table, memory));
+        self
+    }
+
+    /// Tells whether records change the table's rows.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changes.is_some()
     }
 
     /// Sets the id of the process, which each commit leaves in the table.
@@ -163,9 +206,47 @@ impl TableCommitter {
         self
     }
 
+    /// Lets the tables of a process share the room for their manifest lists.
+    #[must_use]
+    pub(crate) fn with_lists(mut self, lists: &Lists) -> Self {
+        self.list = lists.of_a_table();
+        self
+    }
+
+    /// Takes in what this process knows of the segment `seq` of `session`, for it has written or
+    /// read its manifests, and commits it. Nothing depends on it but what a commit asks catalog and
+    /// storage for.
+    pub fn saw(&self, session: Uuid, seq: u64, sight: Sight) {
+        self.seen.add(session, seq, sight);
+    }
+
+    /// Forgets what is known of the segments of `session`, which has ended.
+    pub(crate) fn forget(&self, session: Uuid) {
+        self.seen.forget(session);
+    }
+
+    /// Forgets what is known of all segments: another process commits them.
+    pub(crate) fn forget_all(&self) {
+        self.seen.clear();
+    }
+
+    /// Returns the number of segments of which something is known.
+    #[cfg(test)]
+    pub(crate) fn known_segments(&self) -> usize {
+        self.seen.len()
+    }
+
     /// Returns the turns to look at manifests of this table.
     pub(crate) fn looks(&self) -> &Looks {
         &self.looks
+    }
+
+    /// Gives it another pool of memory than the process's.
+    #[cfg(test)]
+    #[must_use]
+    pub(super) fn with_memory(mut self, memory: Arc<Memory>) -> Self {
+        self.memory = memory;
+        self
     }
 
     /// Sets how long and how often the loop tries.
@@ -187,12 +268,61 @@ impl TableCommitter {
 
     pub(super) fn remember(&self, table: &LoadedTable) {
         *lock(&self.latest) = Some(table.clone());
+        *lock(&self.committed_at) = None;
+    }
+
+    /// The remembered table is what the commit of this process has just made of it.
+    pub(super) fn committed(&self) {
+        *lock(&self.committed_at) = Some(Instant::now());
+    }
+
+    /// Returns the table that a commit of `segments` may begin with in place of loading it: as the
+    /// last commit of this process left it, a short while ago. It must have a schema as new as that
+    /// of the files, for nothing else would be a commit of the newer one.
+    pub(super) fn remembered(&self, segments: &[Segment]) -> Option<LoadedTable> {
+        let committed_at = *lock(&self.committed_at);
+        committed_at.filter(|at| at.elapsed() < REMEMBERED_FOR)?;
+        let latest = self
+            .latest()
+            .filter(|_| lock(&self.trust).begins_with_it())?;
+        let current = latest.metadata.current_schema_id();
+        let schema = |segment: &Segment| self.seen.schema(segment.session, segment.seq);
+        let known = |segment: &Segment| schema(segment).is_some_and(|schema| schema <= current);
+        if !segments.iter().all(known) {
+            return None;
+        }
+        // It stands in for the load.
+        failpoint::pass("commit.after-load").ok()?;
+        Some(latest)
+    }
+
+    /// Takes in what the remembered table turned out to be.
+    pub(super) fn learn(&self, was: Option<Remembered>) {
+        lock(&self.trust).learn(was);
     }
 
     /// Begins a new term as the owner of the table: what other processes committed before it is
     /// history. To be called when this process becomes the committer once more.
     pub fn begin_term(&self) {
         *lock(&self.watch) = OwnerWatch::default();
+        // Others have changed the table since.
+        lock(&self.trust).learn(Some(Remembered::Stale));
+    }
+
+    /// Ends the term: another process commits from now on, and keeps an index of its own.
+    pub fn end_term(&self) {
+        if let Some(changes) = &self.changes {
+            changes.let_go();
+        }
+    }
+
+    pub(super) fn limits(&self) -> CommitLimits {
+        let mut limits = self.settings.limits();
+        if self.changes.is_some() {
+            limits.one_owner = true;
+            limits.unbuilt_max = Some(UNBUILT_MAX);
+        }
+        limits
     }
 
     pub(super) fn watch(&self) -> OwnerWatch {

@@ -8,11 +8,18 @@ use frazil_core::commit::plan::Base;
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{FormatVersion, ManifestFile, ManifestList, ManifestListWriter, SnapshotRef};
 
+use super::kept::KeptList;
 use super::{Scratch, format_error};
 use crate::storage::TableStorage;
 
-/// Writes the list to `location` and returns the first row id and the number of row ids given out,
-/// which only format version 3 has.
+/// A manifest list that was written.
+pub(super) struct Written {
+    /// The first row id and the number of row ids given out, which only format version 3 has.
+    pub(super) row_range: Option<(u64, u64)>,
+    pub(super) bytes: Bytes,
+}
+
+/// Writes the list to `location`.
 pub(super) async fn write_manifest_list(
     storage: &TableStorage,
     base: &Base,
@@ -20,7 +27,7 @@ pub(super) async fn write_manifest_list(
     new: Vec<ManifestFile>,
     old: Vec<ManifestFile>,
     location: &str,
-) -> Result<Option<(u64, u64)>> {
+) -> Result<Written> {
     let scratch = Scratch::new();
     let output = scratch
         .io
@@ -52,22 +59,28 @@ pub(super) async fn write_manifest_list(
     writer.add_manifests(new.chain(old)).map_err(format_error)?;
     let next_row_id = writer.next_row_id();
     writer.close().await.map_err(format_error)?;
-    let bytes = scratch.bytes().await?;
-    storage.put(location, Bytes::from(bytes)).await?;
-    match (base.first_row_id, next_row_id) {
-        (Some(first), Some(next)) => Ok(Some((first, next.saturating_sub(first)))),
-        _ => Ok(None),
-    }
+    let bytes = Bytes::from(scratch.bytes().await?);
+    storage.put(location, bytes.clone()).await?;
+    let ids = base.first_row_id.zip(next_row_id);
+    Ok(Written {
+        row_range: ids.map(|(first, next)| (first, next.saturating_sub(first))),
+        bytes,
+    })
 }
 
-/// Reads the list that a new snapshot goes on with.
+/// Returns the list that a new snapshot goes on with: the one that is kept, or else the one in the
+/// storage.
 pub(super) async fn old_manifests(
     storage: &TableStorage,
     base: &Base,
+    kept: Option<&KeptList>,
 ) -> Result<Vec<ManifestFile>> {
-    match &base.parent {
-        Some(parent) => manifests_of(storage, parent, base.format_version).await,
-        None => Ok(Vec::new()),
+    let Some(parent) = &base.parent else {
+        return Ok(Vec::new());
+    };
+    match kept.and_then(|kept| kept.get(parent.manifest_list())) {
+        Some(bytes) => parse(&bytes, parent, base.format_version),
+        None => manifests_of(storage, parent, base.format_version).await,
     }
 }
 
@@ -78,10 +91,18 @@ pub async fn manifests_of(
     version: FormatVersion,
 ) -> Result<Vec<ManifestFile>> {
     let bytes = storage.get(snapshot.manifest_list()).await?;
-    let list = match ManifestList::parse_with_version(&bytes, version) {
+    parse(&bytes, snapshot, version)
+}
+
+fn parse(
+    bytes: &[u8],
+    snapshot: &SnapshotRef,
+    version: FormatVersion,
+) -> Result<Vec<ManifestFile>> {
+    let list = match ManifestList::parse_with_version(bytes, version) {
         Ok(list) => list,
         // A table that was upgraded keeps the lists of its older snapshots.
-        Err(error) => ManifestList::parse_with_version(&bytes, FormatVersion::V1)
+        Err(error) => ManifestList::parse_with_version(bytes, FormatVersion::V1)
             .map_err(|_| format_error(error).with("snapshot", snapshot.snapshot_id()))?,
     };
     Ok(list.consume_entries().into_iter().collect())

@@ -1,14 +1,20 @@
-//! How many manifests a process reads, or looks for, at the same time.
+//! How many manifests a process reads, or looks for, at the same time, and how many tables it
+//! commits.
 //!
 //! Once an interval the segments of all tasks and tables come together at who commits for all:
 //! 48 workers of 4 tasks have 3,840 of them for 20 tables, and each is read once and looked for
 //! once. Few at a time would take longer than the interval; all at once would take the memory and
 //! the connections of everything else. One table has only so many turns of them, so that those of a
 //! table whose store hangs leave some for the others.
+//!
+//! The commits of many tables are due at the same moment, for they share their interval. A catalog
+//! that gets 500 requests at once makes most of them wait, and their clients wait no longer than a
+//! minute.
 
 use std::sync::Arc;
 
-use frazil_core::limits::{MANIFEST_MERGES, MANIFEST_TABLE_TURNS, MANIFEST_TURNS};
+use frazil_core::limits::{COMMITS_AT_ONCE, MANIFEST_MERGES, MANIFEST_TABLE_TURNS, MANIFEST_TURNS};
+use once_cell::sync::Lazy;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes that are read in one turn; a larger manifest takes several.
@@ -20,6 +26,7 @@ pub(crate) struct Looks {
     process: Arc<Semaphore>,
     table: Arc<Semaphore>,
     merges: Arc<Semaphore>,
+    commits: Arc<Semaphore>,
 }
 
 /// A manifest may be looked at, for as long as this lives.
@@ -37,17 +44,29 @@ impl Default for Looks {
             process: Arc::new(Semaphore::new(MANIFEST_TURNS)),
             table: Arc::new(Semaphore::new(MANIFEST_TABLE_TURNS)),
             merges: Arc::new(Semaphore::new(MANIFEST_MERGES)),
+            commits: Arc::new(Semaphore::new(COMMITS_AT_ONCE)),
         }
     }
 }
 
 impl Looks {
-    /// Returns the turns of another table of the process.
+    /// Returns the turns of a connector. All connectors of a process merge manifests in turn: the memory
+    /// that it takes is the process's.
+    pub(crate) fn of_a_connector() -> Self {
+        static MERGES: Lazy<Arc<Semaphore>> = Lazy::new(|| Looks::default().merges);
+        Looks {
+            merges: Arc::clone(&MERGES),
+            ..Looks::default()
+        }
+    }
+
+    /// Returns the turns of another table of the connector.
     #[must_use]
     pub(crate) fn of_another_table(&self) -> Self {
         Looks {
             process: Arc::clone(&self.process),
             merges: Arc::clone(&self.merges),
+            commits: Arc::clone(&self.commits),
             ..Looks::default()
         }
     }
@@ -55,6 +74,13 @@ impl Looks {
     /// Returns whether manifests may be merged now: for as long as what is returned lives.
     pub(super) fn merge(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.merges).try_acquire_owned().ok()
+    }
+
+    /// Waits for a turn to ask the catalog for a table or a commit, and does `work` then.
+    pub(super) async fn in_turn<T>(&self, work: impl Future<Output = T>) -> T {
+        // A semaphore that is never closed gives a permit always.
+        let _turn = self.commits.acquire().await;
+        work.await
     }
 
     /// Waits for a turn to read `bytes`; none when the file is only looked for.
@@ -74,6 +100,7 @@ impl Looks {
 mod tests {
     use super::*;
     use futures::FutureExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Takes turns until there are none.
     fn take(looks: &Looks, bytes: u64) -> Vec<Turn> {
@@ -97,5 +124,23 @@ mod tests {
         assert_eq!(all.len() + first.len(), MANIFEST_TURNS);
         drop(all);
         assert_eq!(take(&other, 0).len(), MANIFEST_TABLE_TURNS);
+    }
+
+    // Promise: However many tables are due at once, a process has at most 64 commits with the catalog at a time.
+    #[tokio::test]
+    async fn so_many_commits_are_made_at_once() {
+        let looks = Looks::default();
+        let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let tables: Vec<Looks> = (0..500).map(|_| looks.of_another_table()).collect();
+        let commits = tables.iter().map(|table| {
+            table.in_turn(async {
+                let now = running.fetch_add(1, Ordering::Relaxed) + 1;
+                most.fetch_max(now, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                running.fetch_sub(1, Ordering::Relaxed);
+            })
+        });
+        futures::future::join_all(commits).await;
+        assert_eq!(most.into_inner(), COMMITS_AT_ONCE);
     }
 }

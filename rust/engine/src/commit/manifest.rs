@@ -189,7 +189,7 @@ fn measure(spec: &PartitionSpec, files: &[DataFile]) -> Result<(FileCounts, BTre
             .with("spec", spec.spec_id()));
         }
         counts.add(&FileCounts::of_file(file));
-        partitions.insert(partition_number(spec.spec_id(), file));
+        partitions.insert(partition_number(spec.spec_id(), file.partition()));
     }
     Ok((counts, partitions))
 }

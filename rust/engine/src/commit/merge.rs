@@ -5,43 +5,63 @@
 //! the list says something else of the new manifest. The old manifests stay where they are: the
 //! snapshots before this one list them, and go when these expire.
 //!
-//! No commit depends on it: when it does not work the list is written as it is.
+//! No commit depends on it: when it does not work the list is written as it is. It does not depend on
+//! room in the memory of the process either, for a list that only grows costs more with every commit:
+//! where there is little, fewer are merged at a time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use frazil_core::commit::merge::{MergeSettings, groups, merged_name};
-use frazil_core::limits::MANIFEST_TABLE_TURNS;
+use frazil_core::limits::{MANIFEST_MERGE_MEMORY, MANIFEST_TABLE_TURNS};
+use frazil_core::memory::Use;
 use frazil_core::{ErrorKind, Result, SinkError};
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileBuilder, FormatVersion, Manifest, ManifestEntry,
-    ManifestFile, ManifestMetadata, ManifestStatus, ManifestWriterBuilder, TableMetadata,
+    DataContentType, DataFile, DataFileBuilder, FormatVersion, Manifest, ManifestContentType,
+    ManifestEntry, ManifestFile, ManifestMetadata, ManifestStatus, ManifestWriterBuilder,
+    TableMetadata,
 };
 use uuid::Uuid;
 
 use super::looks::Looks;
 use super::manifest::metadata_location;
 use super::{Scratch, format_error};
+use crate::memory::Memory;
 use crate::storage::TableStorage;
 
 /// Commits of a table that do not try after one that could not.
 const PAUSE_COMMITS: u32 = 50;
 
-/// Tells when the manifests of a table are merged again after a failure.
+/// Tells when the manifests of a table are merged again after a failure, and for how long they were not.
 #[derive(Debug, Default)]
-pub(super) struct MergePause(AtomicU32);
+pub(super) struct MergePause {
+    left: AtomicU32,
+    /// Commits one after another that had something to merge, and could not.
+    without: AtomicU32,
+}
 
 impl MergePause {
     fn is_over(&self) -> bool {
-        let left = self.0.load(Ordering::Relaxed);
-        self.0.store(left.saturating_sub(1), Ordering::Relaxed);
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(1), Ordering::Relaxed);
         left == 0
     }
 
     fn begin(&self) {
-        self.0.store(PAUSE_COMMITS, Ordering::Relaxed);
+        self.left.store(PAUSE_COMMITS, Ordering::Relaxed);
+    }
+
+    /// A commit merged something, or not. Tells now and then that it has been too long.
+    fn merged(&self, any: bool) -> bool {
+        if any {
+            self.without.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let without = self.without.fetch_add(1, Ordering::Relaxed);
+        without % PAUSE_COMMITS == PAUSE_COMMITS - 1
     }
 }
 
@@ -59,9 +79,25 @@ pub(super) struct Place<'a> {
     pub(super) metadata: &'a TableMetadata,
     pub(super) looks: &'a Looks,
     pub(super) pause: &'a MergePause,
+    pub(super) memory: &'a Arc<Memory>,
     pub(super) wid: &'a str,
     pub(super) commit_id: Uuid,
     pub(super) snapshot_id: i64,
+}
+
+impl Place<'_> {
+    /// A commit, of a table whose list had `listed` manifests, merged something or not.
+    fn merged(&self, any: bool, listed: usize) {
+        if self.pause.merged(any) {
+            tracing::warn!(
+                location = self.metadata.location(),
+                manifests = listed,
+                "manifests of the table were not merged for {PAUSE_COMMITS} commits that should have \
+                 done so: its list grows with each commit. Others merged theirs then, or the memory of \
+                 the process was used up: raise `frazil.memory.max.bytes`"
+            );
+        }
+    }
 }
 
 impl Merger {
@@ -81,12 +117,20 @@ impl Merger {
         }
         // A list that others keep from being merged now is merged by a later commit.
         let Some(_turn) = place.looks.merge() else {
+            place.merged(false, old.len());
             return old;
         };
         let mut merged = BTreeMap::new();
         for group in groups {
+            let room = place.memory.room().max(MANIFEST_MERGE_MEMORY);
+            let group = fitting(&group, &old, room);
             let manifests: Vec<&ManifestFile> =
                 group.iter().filter_map(|at| old.get(*at)).collect();
+            if manifests.len() < 2 {
+                continue;
+            }
+            let bytes = manifests.iter().map(|one| merge_bytes(one)).sum();
+            let _held = place.memory.draw(Use::Commits, bytes);
             match self.made(place, &manifests).await {
                 Ok(made) => {
                     merged.extend(group.iter().map(|at| (*at, Vec::new())));
@@ -102,6 +146,7 @@ impl Merger {
                 }
             }
         }
+        place.merged(!merged.is_empty(), old.len());
         let places = old.into_iter().enumerate();
         places
             .flat_map(|(at, manifest)| merged.remove(&at).unwrap_or_else(|| vec![manifest]))
@@ -171,17 +216,23 @@ impl Merger {
         let output = scratch.io.new_output(Scratch::PATH).map_err(format_error)?;
         let (schema, spec) = (own.schema().clone(), own.partition_spec().clone());
         let builder = ManifestWriterBuilder::new(output, None, schema, spec);
-        let mut writer = match place.metadata.format_version() {
-            FormatVersion::V1 => {
+        let is_deletes = members
+            .iter()
+            .any(|(listed, _)| listed.content == ManifestContentType::Deletes);
+        let mut writer = match (place.metadata.format_version(), is_deletes) {
+            (FormatVersion::V1, _) => {
                 return Err(SinkError::internal("a v1 table was to be written"));
             }
-            FormatVersion::V2 => builder.build_v2_data(),
-            FormatVersion::V3 => builder.build_v3_data(),
+            (FormatVersion::V2, false) => builder.build_v2_data(),
+            (FormatVersion::V2, true) => builder.build_v2_deletes(),
+            (FormatVersion::V3, false) => builder.build_v3_data(),
+            (FormatVersion::V3, true) => builder.build_v3_deletes(),
         };
         let mut first_row_id = None;
         for (listed, manifest) in members {
             let mut inherited = Inherited::of(listed);
-            for entry in manifest.entries() {
+            // Entries that an older snapshot took off are of no use to this one.
+            for entry in manifest.entries().iter().filter(|entry| entry.is_alive()) {
                 let kept = inherited.entry(entry, own)?;
                 let (files, snapshot, sequence) = (kept.file, kept.snapshot_id, kept.sequence);
                 first_row_id = first_row_id.into_iter().chain(files.first_row_id()).min();
@@ -205,6 +256,27 @@ impl Merger {
             .await?;
         Ok(made)
     }
+}
+
+/// Returns about how much memory it takes to merge a manifest with others: all its entries, each with its
+/// metrics in hash tables, and the bytes that are read and written.
+fn merge_bytes(manifest: &ManifestFile) -> u64 {
+    const PER_BYTE: u64 = 8;
+    PER_BYTE.saturating_mul(u64::try_from(manifest.manifest_length).unwrap_or(0))
+}
+
+/// Returns the oldest manifests of a group, which has them as the list does, as far as they can be merged
+/// in `room` bytes of memory.
+fn fitting<'a>(group: &'a [usize], list: &[ManifestFile], room: u64) -> &'a [usize] {
+    let (mut bytes, mut first) = (0_u64, group.len());
+    for (at, place) in group.iter().enumerate().rev() {
+        bytes = bytes.saturating_add(list.get(*place).map_or(0, merge_bytes));
+        if bytes > room {
+            break;
+        }
+        first = at;
+    }
+    group.split_at_checked(first).map_or(&[], |(_, fits)| fits)
 }
 
 async fn read(place: &Place<'_>, listed: &ManifestFile) -> Result<Manifest> {
@@ -242,9 +314,8 @@ impl<'a> Inherited<'a> {
 
     /// Writes down what `entry`, the next one of the manifest, inherits.
     fn entry(&mut self, entry: &ManifestEntry, own: &ManifestMetadata) -> Result<Kept> {
-        if entry.status() == ManifestStatus::Deleted
-            || entry.content_type() != DataContentType::Data
-        {
+        let is_data = entry.content_type() == DataContentType::Data;
+        if is_data != (self.listed.content == ManifestContentType::Data) {
             return Err(unfit("a manifest has entries that its list does not count"));
         }
         let added = entry.status() == ManifestStatus::Added;
@@ -333,4 +404,48 @@ fn check_counts(made: &ManifestFile, members: &[(&ManifestFile, Manifest)]) -> R
 
 fn unfit(what: &'static str) -> SinkError {
     SinkError::fatal("METADATA_FORMAT", what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_are_merged_as_there_is_room_for() {
+        let manifest = |length| ManifestFile {
+            manifest_path: String::new(),
+            manifest_length: length,
+            partition_spec_id: 0,
+            content: iceberg::spec::ManifestContentType::Data,
+            sequence_number: 0,
+            min_sequence_number: 0,
+            added_snapshot_id: 0,
+            added_files_count: None,
+            existing_files_count: None,
+            deleted_files_count: None,
+            added_rows_count: None,
+            existing_rows_count: None,
+            deleted_rows_count: None,
+            partitions: None,
+            key_metadata: None,
+            first_row_id: None,
+        };
+        let list = [10, 90, 20, 30].map(manifest);
+        let group = [0, 2, 3];
+        assert_eq!(fitting(&group, &list, 480), [0, 2, 3]);
+        assert_eq!(fitting(&group, &list, 479), [2, 3], "the oldest");
+        assert_eq!(fitting(&group, &list, 399), [3]);
+        assert_eq!(fitting(&group, &list, 100), [0; 0]);
+    }
+
+    #[test]
+    fn that_nothing_was_merged_is_said_after_a_while_and_again() {
+        let pause = MergePause::default();
+        let said = |commits: u32| (0..commits).filter(|_| pause.merged(false)).count();
+        assert_eq!(said(PAUSE_COMMITS - 1), 0);
+        assert!(!pause.merged(true));
+        assert_eq!(said(PAUSE_COMMITS - 1), 0, "one was merged since");
+        assert_eq!(said(1), 1);
+        assert_eq!(said(2 * PAUSE_COMMITS), 2);
+    }
 }

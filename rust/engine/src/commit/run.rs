@@ -1,8 +1,10 @@
 //! Executes what the commit loop of `frazil_core::commit::attempt` asks for: loads the table, looks
 //! at manifests, builds and submits the request, and waits. It decides nothing.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use frazil_core::commit::action::{
     Action, Answer, Checked, CommitSetup, Entropy, Note, Submission,
 };
@@ -12,15 +14,18 @@ use frazil_core::commit::location::Keep;
 use frazil_core::commit::outcome::SegmentOutcome;
 use frazil_core::commit::plan::{self, Attempt, CommitIdentity, CommitPlan};
 use frazil_core::commit::state::WriterState;
+use frazil_core::commit::summary::FileChanges;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::commit::view::TableView;
 use frazil_core::control::segment::Segment;
 use frazil_core::limits::MANIFEST_TABLE_TURNS;
 use frazil_core::{Result, SinkError};
 use futures::StreamExt;
+use iceberg::spec::ManifestFile;
 use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
+use super::changed::{Built, ChangedAttempt, SegmentChanges, Unbuilt};
 use super::committer::TableCommitter;
 use super::list::{old_manifests, write_manifest_list};
 use super::looks::Looks;
@@ -68,6 +73,10 @@ pub(super) struct Run<'a> {
     /// The storage of the table that was loaded last.
     storage: Option<TableStorage>,
     merger: Merger,
+    /// The manifest list of the attempt under way, and where it is.
+    written: Option<(String, Bytes)>,
+    /// What was read of segments with changes, by their indexes.
+    changes: BTreeMap<usize, SegmentChanges>,
 }
 
 impl<'a> Run<'a> {
@@ -75,13 +84,18 @@ impl<'a> Run<'a> {
         let setup = CommitSetup {
             table: committer.ident.clone(),
             identity: committer.identity.clone(),
-            limits: committer.settings.limits(),
+            limits: committer.limits(),
         };
+        let remembered = committer.remembered(&segments);
         Run {
-            machine: CommitMachine::new(setup, segments, Random).with_watch(committer.watch()),
+            storage: remembered.as_ref().map(|table| table.storage.clone()),
+            machine: CommitMachine::new(setup, segments, Random)
+                .with_watch(committer.watch())
+                .with_remembered(remembered),
             committer,
-            storage: None,
             merger: Merger::default(),
+            written: None,
+            changes: BTreeMap::new(),
         }
     }
 
@@ -105,6 +119,7 @@ impl<'a> Run<'a> {
                     }
                 }
                 Action::Done(outcomes) => {
+                    self.committer.learn(self.machine.remembered_was());
                     self.committer.keep_watch(self.machine.into_watch());
                     return outcomes;
                 }
@@ -113,8 +128,10 @@ impl<'a> Run<'a> {
     }
 
     async fn load(&mut self) -> Action<LoadedTable> {
-        let loading = self.committer.catalog.load_table(&self.committer.ident);
-        let Some(loaded) = self.committer.cancel.or(loading).await else {
+        let committer = self.committer;
+        let loading = committer.catalog.load_table(&committer.ident);
+        let loading = committer.looks.in_turn(loading);
+        let Some(loaded) = committer.cancel.or(loading).await else {
             return self.machine.cancelled();
         };
         match loaded.and_then(|loaded| failpoint::pass("commit.after-load").map(|()| loaded)) {
@@ -150,6 +167,15 @@ impl<'a> Run<'a> {
 
     async fn look(&self, index: usize) -> Checked {
         let segment = self.machine.segments().get(index);
+        // Rows of a table with changes are changes, and others have none.
+        let with_changes = self.committer.changes.is_some();
+        if segment.is_some_and(|segment| segment.key_run.is_some() != with_changes) {
+            return (index, Ok(Some(RejectReason::Inconsistent)));
+        }
+        let seen = &self.committer.seen;
+        if segment.is_some_and(|segment| seen.take(segment.session, segment.seq)) {
+            return (index, Ok(None));
+        }
         let looked = match (&self.storage, segment) {
             (Some(storage), Some(segment)) => {
                 changed_manifest(storage, segment, &self.committer.looks).await
@@ -159,13 +185,24 @@ impl<'a> Run<'a> {
         (index, looked)
     }
 
-    /// BUILD and SUBMIT.
     async fn submit(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
+        let committer = self.committer;
+        let submitting = self.build_and_send(submission);
+        committer.looks.in_turn(submitting).await
+    }
+
+    /// BUILD and SUBMIT.
+    async fn build_and_send(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
         let committer = self.committer;
         let cancel = &committer.cancel;
         let commit = match cancel.or(self.build(&submission)).await {
             None => return self.machine.cancelled(),
-            Some(Err(error)) => return self.machine.answered(Answer::NotSent(error)),
+            Some(Err(Unbuilt::Failed(error))) => {
+                return self.machine.answered(Answer::NotSent(error));
+            }
+            Some(Err(Unbuilt::Unusable(index, reason))) => {
+                return self.machine.answered(Answer::Unusable(index, reason));
+            }
             Some(Ok(commit)) => commit,
         };
         let submitting = committer.catalog.commit(&submission.base, commit);
@@ -178,6 +215,15 @@ impl<'a> Run<'a> {
         let answer = match outcome {
             CommitOutcome::Committed(loaded) => {
                 self.keep(&loaded);
+                self.committer.committed();
+                if let Some((location, bytes)) = self.written.take() {
+                    self.committer.list.set(location, bytes);
+                }
+                if let Some(changes) = &committer.changes {
+                    let identity = &committer.identity;
+                    let (wid, branch) = (&identity.wid, &identity.branch);
+                    changes.settle(&loaded.metadata, wid, branch).await;
+                }
                 Answer::Committed(loaded)
             }
             CommitOutcome::Conflict(error) => Answer::Conflict(error),
@@ -188,54 +234,71 @@ impl<'a> Run<'a> {
         self.machine.answered(answer)
     }
 
-    async fn build(&mut self, submission: &Submission<LoadedTable>) -> Result<TableCommit> {
+    async fn build(
+        &mut self,
+        submission: &Submission<LoadedTable>,
+    ) -> Result<TableCommit, Unbuilt> {
+        let committer = self.committer;
         let LoadedTable {
             metadata, storage, ..
         } = &submission.base;
-        let identity = &self.committer.identity;
+        let identity = &committer.identity;
         let base = plan::base(metadata, &identity.branch);
         let (commit_id, snapshot_id) = (submission.commit_id, submission.snapshot_id);
-        let old = old_manifests(storage, &base).await?;
+        let old = old_manifests(storage, &base, Some(&committer.list)).await?;
+        let all = self.machine.segments();
+        let segments = submission.batch.iter();
+        let segments: Vec<(usize, &Segment)> = segments
+            .filter_map(|index| Some((*index, all.get(*index)?)))
+            .collect();
+        let Lists { new, old, files } = match &committer.changes {
+            None => Lists::of_segments(&segments, old),
+            Some(changes) => {
+                let attempt = ChangedAttempt {
+                    loaded: &submission.base,
+                    base: &base,
+                    wid: &identity.wid,
+                    branch: &identity.branch,
+                    commit_id,
+                    snapshot_id,
+                    segments: &segments,
+                };
+                Lists::of_changes(changes.build(&attempt, old, &mut self.changes).await?)
+            }
+        };
         let place = Place {
             storage,
             metadata,
-            looks: &self.committer.looks,
-            pause: &self.committer.merge_pause,
+            looks: &committer.looks,
+            pause: &committer.merge_pause,
+            memory: &committer.memory,
             wid: &identity.wid,
             commit_id,
             snapshot_id,
         };
         let old = self.merger.merge(&place, old).await;
-        let all = self.machine.segments();
-        let segments: Vec<&Segment> = submission
-            .batch
-            .iter()
-            .filter_map(|index| all.get(*index))
-            .collect();
-        let new = segments
-            .iter()
-            .flat_map(|segment| &segment.manifests)
-            .map(|sealed| sealed.manifest.clone())
-            .collect();
         let manifest_list = format!(
             "{}/snap-{snapshot_id}-{}-{commit_id}.avro",
             metadata_location(metadata),
             submission.attempt
         );
-        let row_range =
+        let written =
             write_manifest_list(storage, &base, snapshot_id, new, old, &manifest_list).await?;
         failpoint::pass("commit.after-manifest-list")?;
+        self.written = Some((manifest_list.clone(), written.bytes));
+        let segments: Vec<&Segment> = segments.into_iter().map(|(_, segment)| segment).collect();
         let attempt = Attempt {
             identity,
             commit_id,
             snapshot_id,
             now_ms: now_ms(),
             segments: &segments,
+            files: files.as_ref(),
             state: submission.state.clone(),
             keep: submission.keep,
             anchor: &Anchor::of(metadata, &identity.wid)?,
             manifest_list,
-            row_range,
+            row_range: written.row_range,
         };
         Ok(request(plan::commit(metadata, &base, &attempt)?))
     }
@@ -295,6 +358,34 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The manifests of a new snapshot.
+struct Lists {
+    new: Vec<ManifestFile>,
+    /// Those of the parent, or what takes their place.
+    old: Vec<ManifestFile>,
+    /// What becomes of the files, where they are not just those of the segments.
+    files: Option<FileChanges>,
+}
+
+impl Lists {
+    fn of_segments(segments: &[(usize, &Segment)], old: Vec<ManifestFile>) -> Self {
+        let sealed = segments.iter().flat_map(|(_, segment)| &segment.manifests);
+        Lists {
+            new: sealed.map(|sealed| sealed.manifest.clone()).collect(),
+            old,
+            files: None,
+        }
+    }
+
+    fn of_changes(built: Built) -> Self {
+        Lists {
+            new: built.new,
+            old: built.old,
+            files: Some(built.files),
+        }
+    }
+}
+
 fn request(plan: CommitPlan) -> TableCommit {
     TableCommit {
         requirements: plan.requirements,
@@ -303,22 +394,27 @@ fn request(plan: CommitPlan) -> TableCommit {
     }
 }
 
-/// Returns a commit without rows, which leaves `state` and `anchor` in the summary of its snapshot:
-/// what a catalog without table properties stores of an offset reset or of a repair.
+/// Returns a commit without rows, which leaves `state` where `keep` says, and `anchor` as well where
+/// that is the summary of its snapshot: what an offset reset or a repair does. It moves the branch, so
+/// that no commit that was built before it is accepted after it.
 pub(crate) async fn carry(
     table: &LoadedTable,
     identity: &CommitIdentity,
     state: WriterState,
     anchor: &Anchor,
+    keep: Keep,
 ) -> Result<TableCommit> {
     let metadata = &table.metadata;
     let base = plan::base(metadata, &identity.branch);
     let (commit_id, snapshot_id) = (Uuid::now_v7(), Random.snapshot_id());
     let folder = metadata_location(metadata);
     let manifest_list = format!("{folder}/snap-{snapshot_id}-1-{commit_id}.avro");
-    let (storage, old) = (&table.storage, old_manifests(&table.storage, &base).await?);
+    let (storage, old) = (
+        &table.storage,
+        old_manifests(&table.storage, &base, None).await?,
+    );
     let new = Vec::new();
-    let row_range =
+    let written =
         write_manifest_list(storage, &base, snapshot_id, new, old, &manifest_list).await?;
     let attempt = Attempt {
         identity,
@@ -326,11 +422,12 @@ pub(crate) async fn carry(
         snapshot_id,
         now_ms: now_ms(),
         segments: &[],
+        files: None,
         state,
-        keep: Keep::Summary,
+        keep,
         anchor,
         manifest_list,
-        row_range,
+        row_range: written.row_range,
     };
     Ok(request(plan::commit(metadata, &base, &attempt)?))
 }

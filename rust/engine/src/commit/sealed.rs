@@ -3,7 +3,8 @@
 //! The message is a claim: anybody who may write to the control topic can make it. What it names
 //! counts only if the manifest lies where the table's metadata lies, is byte for byte the one that
 //! was announced, says itself that this session sealed it for this table with these offsets, and
-//! lists new files below the table's data.
+//! lists new files below the table's data. The same is asked of the file with the keys of its changes; a
+//! segment that only deletes has nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::channel::RemoteSegment;
 use frazil_core::control::message::{ManifestRef, Ranges};
-use frazil_core::control::segment::{SealedManifest, Segment};
+use frazil_core::control::segment::{KeyRunRef, SealedManifest, Segment};
+use frazil_core::limits::{KEY_RUN_BYTES_MAX, KEY_RUN_ROWS_MAX};
 use frazil_core::{ErrorKind, SinkError};
 use iceberg::spec::{Manifest, ManifestStatus, TableMetadata};
 use sha2::{Digest, Sha256};
@@ -21,6 +23,7 @@ use super::manifest::{
     RANGES, RANGES_DIGEST, SEQUENCE, SESSION, TABLE_UUID, WID, build, metadata_location,
 };
 use crate::catalog::LoadedTable;
+use crate::keyrun::read_owner;
 
 /// Bytes of a manifest that is read for another process.
 const MANIFEST_BYTES_MAX: u64 = 256 << 20;
@@ -46,7 +49,17 @@ impl From<SinkError> for Unsealed {
     }
 }
 
-/// Rebuilds the segment of `remote`, which writer `wid` has sealed for the table `loaded`.
+/// A segment that was rebuilt.
+#[derive(Debug)]
+pub struct Resealed {
+    /// The segment.
+    pub segment: Segment,
+    /// The newest schema that its files were written with.
+    pub schema_id: i32,
+}
+
+/// Rebuilds the segment of `remote`, which writer `wid` has sealed for the table `loaded`: one that
+/// records change, or else one that is appended to.
 ///
 /// # Errors
 ///
@@ -55,8 +68,14 @@ pub async fn read_sealed(
     loaded: &LoadedTable,
     wid: &str,
     remote: &RemoteSegment,
-) -> Result<Segment, Unsealed> {
+    with_changes: bool,
+) -> Result<Resealed, Unsealed> {
     let message = &remote.message;
+    if message.key_run.is_some() != with_changes {
+        return Err(Unsealed::Forged(
+            "rows of a table with changes are changes, and others have none",
+        ));
+    }
     let now = loaded.metadata.uuid();
     if message.uuid != now {
         return Err(Unsealed::Lost(
@@ -75,10 +94,12 @@ pub async fn read_sealed(
         watermarks: BTreeMap::new(),
         topic_ids: BTreeMap::new(),
         manifests: Vec::new(),
+        key_run: message.key_run.clone(),
         rows: 0,
         bytes: message.bytes,
     };
     let mut ranges = message.ranges.clone();
+    let mut schema_id = 0;
     for manifest in &message.manifests {
         let bytes = fetch(loaded, manifest).await?;
         let said =
@@ -88,15 +109,21 @@ pub async fn read_sealed(
             ranges = stated;
         }
         check_digest(&said, ranges.as_ref())?;
-        let sealed = rebuild(loaded, manifest, &bytes).await?;
+        let (sealed, schema) = rebuild(loaded, manifest, &bytes).await?;
+        schema_id = schema_id.max(schema);
         segment.rows = segment.rows.saturating_add(manifest.rows);
         segment.manifests.push(sealed);
+    }
+    if let Some(run) = &message.key_run {
+        let stated = check_keys(loaded, wid, remote, run, ranges.as_ref()).await?;
+        ranges = ranges.or(stated);
+        segment.rows = run.rows;
     }
     let ranges = ranges.ok_or(Unsealed::Forged("its offsets are missing"))?;
     segment.ranges = ranges.ranges;
     segment.watermarks = ranges.watermarks;
     segment.topic_ids = ranges.topic_ids;
-    Ok(segment)
+    Ok(Resealed { segment, schema_id })
 }
 
 /// Reads the manifest, if it is the announced one.
@@ -126,6 +153,49 @@ async fn fetch(loaded: &LoadedTable, manifest: &ManifestRef) -> Result<bytes::By
     match bytes.len() as u64 == manifest.len && digest == manifest.sha256 {
         true => Ok(bytes),
         false => Err(changed()),
+    }
+}
+
+/// Checks whose changes the key run has and that it vouches for the segment's offsets, `ranges` as far as
+/// they are known; else returns those that it carries, if it carries any. Whether all its bytes are the
+/// announced ones shows when they are read, to be committed.
+async fn check_keys(
+    loaded: &LoadedTable,
+    wid: &str,
+    remote: &RemoteSegment,
+    run: &KeyRunRef,
+    ranges: Option<&Ranges>,
+) -> Result<Option<Ranges>, Unsealed> {
+    if !is_data_path(&loaded.metadata, &run.path) {
+        return Err(Unsealed::Forged("its keys are not among the table's data"));
+    }
+    if run.len > KEY_RUN_BYTES_MAX || run.rows > KEY_RUN_ROWS_MAX as u64 {
+        return Err(Unsealed::Forged("it has too many keys"));
+    }
+    let owner = match read_owner(&loaded.storage, run).await {
+        Err(error) if error.code() == "STORAGE_NOT_FOUND" => {
+            return Err(Unsealed::Lost(error.report()));
+        }
+        owner => owner?,
+    };
+    let RemoteSegment {
+        session, message, ..
+    } = remote;
+    if !owner.is(message.uuid, wid, (*session, message.seq)) {
+        return Err(Unsealed::Forged("its keys belong to another segment"));
+    }
+    if owner.rows() != Some(run.rows) {
+        return Err(Unsealed::Forged("it has another number of keys"));
+    }
+    let stated = match ranges {
+        Some(_) => None,
+        None => owner.ranges()?,
+    };
+    match ranges.or(stated.as_ref()) {
+        Some(ranges) if !owner.vouches_for(ranges) => {
+            Err(Unsealed::Forged("its offsets are not those of its keys"))
+        }
+        _ => Ok(stated),
     }
 }
 
@@ -165,12 +235,13 @@ fn check_digest(said: &BTreeMap<String, String>, ranges: Option<&Ranges>) -> Res
     }
 }
 
-/// Makes what its sealing made of the manifest: the entry for a manifest list, and the counts.
+/// Makes what its sealing made of the manifest: the entry for a manifest list, and the counts; and
+/// the id of its schema.
 async fn rebuild(
     loaded: &LoadedTable,
     announced: &ManifestRef,
     bytes: &[u8],
-) -> Result<SealedManifest, Unsealed> {
+) -> Result<(SealedManifest, i32), Unsealed> {
     let metadata = &loaded.metadata;
     let spec = metadata
         .partition_spec_by_id(announced.spec_id)
@@ -218,16 +289,17 @@ async fn rebuild(
     let mut manifest = built.manifest;
     manifest.manifest_path = announced.path.clone();
     manifest.manifest_length = bytes.len() as i64;
-    Ok(SealedManifest {
+    let sealed = SealedManifest {
         manifest,
         counts: built.counts,
         partitions: built.partitions,
         sha256: announced.sha256,
-    })
+    };
+    Ok((sealed, own.schema_id))
 }
 
 /// Tells whether a file at `path` may be one of the table's data files.
-fn is_data_path(metadata: &TableMetadata, path: &str) -> bool {
+pub(super) fn is_data_path(metadata: &TableMetadata, path: &str) -> bool {
     const PLACES: [&str; 3] = [
         "write.data.path",
         "write.object-storage.path",

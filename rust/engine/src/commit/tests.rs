@@ -1,11 +1,20 @@
 //! The commit loop over a real SQL catalog on files, and over one that fails on command.
 
 mod cases;
+mod changed;
+mod changed_cases;
+mod changed_keys;
+mod changed_model;
+mod changed_races;
 mod create;
+mod deletes;
 mod faults;
+mod kept;
 mod merge;
 mod races;
+mod rewrite;
 mod sealed;
+mod truncations;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,6 +137,7 @@ impl World {
             rows: rows.sum(),
             bytes: 100,
             manifests: Vec::new(),
+            key_run: None,
         };
         for (index, files) in (0..).zip(manifests) {
             let identity = ManifestIdentity {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::table::{Offer, TableHub};
 use super::{Hub, lock};
-use crate::commit::{Unsealed, read_sealed};
+use crate::commit::{Resealed, Sight, Unsealed, read_sealed};
 
 /// Tries to read the manifests of a segment, which comes again anyway.
 const TRIES: u32 = 3;
@@ -190,8 +190,9 @@ impl Check {
         let begun = Instant::now();
         let bytes = remote.message.manifests.iter().map(|one| one.len).max();
         let mut tried = 0;
-        let sealed = loop {
+        let (sealed, read_at) = loop {
             let turn = table.committer().looks().turn(bytes.unwrap_or(0)).await;
+            let read_at = Instant::now();
             let read = self.read(&table, &remote, tried > 0).await;
             drop(turn);
             match read {
@@ -201,14 +202,25 @@ impl Check {
                         "the manifests of another worker's segment cannot be read yet");
                     tokio::time::sleep(TRY_PAUSE * tried).await;
                 }
-                sealed => break sealed,
+                sealed => break (sealed, read_at),
             }
         };
         let waited_ms = super::clock::milliseconds(begun.elapsed());
         let expires_in_ms = remote.expires_in_ms.saturating_sub(waited_ms);
         let (session, name, seq) = self.key.clone();
         let answer = match sealed {
-            Ok(segment) => self.offer(&table, segment, remote.message.urgent, expires_in_ms),
+            Ok(Resealed { segment, schema_id }) => {
+                let sight = Sight {
+                    at: read_at,
+                    schema_id,
+                };
+                self.offer(
+                    &table,
+                    (segment, sight),
+                    remote.message.urgent,
+                    expires_in_ms,
+                )
+            }
             // It is sent again after a while.
             Err(Unsealed::Failed(_)) => None,
             Err(Unsealed::Lost(reason)) => Some(Answer::Rejected {
@@ -233,22 +245,23 @@ impl Check {
         table: &TableHub,
         remote: &RemoteSegment,
         fresh: bool,
-    ) -> Result<Segment, Unsealed> {
+    ) -> Result<Resealed, Unsealed> {
         let uuid = remote.message.uuid;
-        let loaded = table.loaded(uuid, fresh).await;
-        let sealed = read_sealed(&loaded.map_err(Unsealed::Failed)?, &self.link.wid, remote).await;
+        let (wid, with_changes) = (&self.link.wid, table.committer().has_changes());
+        let loaded = table.loaded(uuid, fresh).await.map_err(Unsealed::Failed)?;
+        let sealed = read_sealed(&loaded, wid, remote, with_changes).await;
         if fresh || !matches!(sealed, Err(Unsealed::Lost(_))) {
             return sealed;
         }
         // The table may have moved since it was loaded.
-        let loaded = table.loaded(uuid, true).await;
-        read_sealed(&loaded.map_err(Unsealed::Failed)?, &self.link.wid, remote).await
+        let loaded = table.loaded(uuid, true).await.map_err(Unsealed::Failed)?;
+        read_sealed(&loaded, wid, remote, with_changes).await
     }
 
     fn offer(
         &self,
         table: &TableHub,
-        segment: Segment,
+        (segment, sight): (Segment, Sight),
         urgent: bool,
         expires_in_ms: u64,
     ) -> Option<Answer> {
@@ -256,8 +269,11 @@ impl Check {
         if !self.link.with(|channel| channel.is_leader()) {
             return None;
         }
+        let session = segment.session;
+        table.committer().saw(session, segment.seq, sight);
         let offer = table.offer(segment, urgent, expires_in_ms);
         match offer {
+            Offer::Dead => table.committer().forget(session),
             Offer::Held { missing } => self.ask(missing),
             Offer::Full => self.link.with(|channel| channel.ignore(Ignored::NoRoom)),
             _ => {}

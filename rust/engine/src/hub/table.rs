@@ -20,7 +20,7 @@ use super::clock::HubClock;
 use super::remote::Link;
 use super::{After, Hub, Outcome, OutcomeSink, TableKey, Verdict, lock};
 use crate::catalog::LoadedTable;
-use crate::commit::TableCommitter;
+use crate::commit::{Sight, TableCommitter};
 use crate::failpoint;
 
 pub(super) use frazil_core::control::coordinator::Offer;
@@ -98,8 +98,12 @@ impl TableHub {
         lock(&self.coordinator).opened(session, sequence, since_ms);
     }
 
-    /// Hands a sealed segment over. An `urgent` one does not wait for the interval.
-    pub fn submit(&self, segment: Segment, urgent: bool) {
+    /// Hands over a segment that this process has just sealed, and what it knows of it. An `urgent`
+    /// one does not wait for the interval.
+    pub fn submit(&self, segment: Segment, sight: Sight, urgent: bool) {
+        if self.commits(segment.session) {
+            self.committer.saw(segment.session, segment.seq, sight);
+        }
         let Some(link) = &self.link else {
             let (session, sequence) = (segment.session, segment.seq);
             let offer = self.offer(segment, urgent, self.ttl_ms);
@@ -115,6 +119,19 @@ impl TableHub {
             channel.offer(now_ms);
         });
         link.dispatch();
+    }
+
+    /// Tells whether this process commits for `session`, which is one of its own.
+    fn commits(&self, session: Uuid) -> bool {
+        let is_here = lock(&self.sessions).contains_key(&session);
+        let leads = |link: &Arc<Link>| link.with(|channel| channel.is_leader());
+        is_here && self.link.as_ref().is_none_or(leads)
+    }
+
+    /// Returns the number of segments of which it is remembered when they were seen.
+    #[cfg(test)]
+    pub(crate) fn known_segments(&self) -> usize {
+        self.committer.known_segments()
     }
 
     /// Offers a segment to the coordinator.
@@ -185,6 +202,7 @@ impl TableHub {
 
     pub(super) fn leave_here(&self, session: Uuid) {
         let dropped = lock(&self.coordinator).leave(session);
+        self.committer.forget(session);
         if dropped > 0 {
             tracing::info!(table = %self.key.ident.0, session = %session, segments = dropped,
                 "segments dropped with their session; their files stay for the orphan job");
@@ -194,7 +212,9 @@ impl TableHub {
 
     /// Another process coordinates from now on.
     pub(super) fn step_down(&self) {
+        self.committer.end_term();
         let dropped = lock(&self.coordinator).step_down();
+        self.committer.forget_all();
         if dropped > 0 {
             tracing::info!(table = %self.key.ident.0, segments = dropped,
                 "another process commits from now on; it gets the waiting segments again");

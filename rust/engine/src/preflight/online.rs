@@ -7,7 +7,7 @@ use std::time::Duration;
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::stored_state_of;
 use frazil_core::config::{ConfigProblem, SinkConfig, TableConfig, nearest};
-use frazil_core::layout::{identifier, sort, spec};
+use frazil_core::layout::{changed, identifier, sort, spec};
 use frazil_core::{Result, SinkError};
 use futures::StreamExt;
 use iceberg::spec::{Schema, TableMetadata};
@@ -70,11 +70,14 @@ async fn check_one(
         Ok(loaded) => loaded,
         Err(error) if error.code() == "TABLE_NOT_FOUND" => {
             let creatable = super::check_creatable(table);
-            return creatable
-                .err()
-                .iter()
-                .map(|error| keys.problem(error))
-                .collect();
+            let problem = |error: &SinkError| match error.code() {
+                "CHANGE_KEY_MISSING" => {
+                    let key = keys.of_table(&table.name, "id-columns");
+                    ConfigProblem::error(key, error.report())
+                }
+                _ => keys.problem(error),
+            };
+            return creatable.err().iter().map(problem).collect();
         }
         Err(error) => return vec![keys.problem(&error.with("table", &table.name))],
     };
@@ -146,6 +149,7 @@ fn check_layout(
     let schema = metadata.current_schema();
     let checks = [
         (identifier::check(schema, table), "id-columns"),
+        (check_changed(metadata, table), "id-columns"),
         (sort::check(schema, table), "sort-by"),
         (spec::check(metadata, table), "partition-by"),
     ];
@@ -153,9 +157,23 @@ fn check_layout(
         if let Err(error) = checked {
             let meant = meant(schema, &error);
             let error = error.with("table", &table.name);
+            let own = match error.code() {
+                "CHANGE_MODE_UNSUPPORTED" => "mode",
+                "CHANGE_ORDER_UNSUPPORTED" | "ORDER_COLUMN_MISSING" => "order-columns",
+                _ => own,
+            };
             let key = keys.of_table(&table.name, own);
             problems.push(ConfigProblem::error(key, error.report() + &meant));
         }
+    }
+}
+
+/// Checks what the id columns do not say by themselves.
+fn check_changed(metadata: &TableMetadata, table: &TableConfig) -> Result<()> {
+    match identifier::check(metadata.current_schema(), table) {
+        Ok(()) => changed::check(metadata, table),
+        // It is said of the id columns.
+        Err(_) => Ok(()),
     }
 }
 

@@ -1,19 +1,17 @@
 //! Apicurio's own API, versions 2 and 3: answers are the schemas themselves.
 
-use std::collections::BTreeSet;
-
 use frazil_core::decode::confluent::SchemaKey;
 use frazil_core::decode::registered::RegistrySchema;
-use frazil_core::limits::SCHEMA_REFERENCES_MAX;
 use frazil_core::{Result, SinkError};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::client::{self, Client};
+use super::references::{Reference, walk};
 use super::unknown;
 
-#[derive(Deserialize, Clone)]
-struct Reference {
+#[derive(Deserialize)]
+struct Named {
     #[serde(rename = "groupId")]
     group: Option<String>,
     #[serde(rename = "artifactId")]
@@ -54,7 +52,7 @@ pub(super) async fn schema(
     let first = match key {
         // A list of references is of one version, and an artifact's newest has none that is known.
         SchemaKey::Subject(_) => Vec::new(),
-        _ => listed(client, path).await?,
+        _ => listed(client, version, path).await?,
     };
     let id = match key {
         SchemaKey::Subject(_) => digest(&text),
@@ -63,7 +61,11 @@ pub(super) async fn schema(
     Ok(RegistrySchema {
         id,
         kind: None,
-        references: references(client, version, key, first).await?,
+        references: walk(first, async |path| {
+            let text = content(client, key, path).await?;
+            Ok((text, listed(client, version, path.clone()).await?))
+        })
+        .await?,
         text,
     })
 }
@@ -101,7 +103,11 @@ async fn content(client: &Client, key: &SchemaKey, path: &[String]) -> Result<St
 }
 
 /// Returns what the schema at `path` refers to.
-async fn listed(client: &Client, mut path: Vec<String>) -> Result<Vec<Reference>> {
+async fn listed(
+    client: &Client,
+    version: u8,
+    mut path: Vec<String>,
+) -> Result<Vec<Reference<Vec<String>>>> {
     if path.last().is_some_and(|last| last == "content") {
         path.pop();
     }
@@ -111,49 +117,19 @@ async fn listed(client: &Client, mut path: Vec<String>) -> Result<Vec<Reference>
     match answer.status {
         // Registries before 2.3 have no references.
         404 => Ok(Vec::new()),
-        _ if answer.is_success() => answer.parse("list of references"),
+        _ if answer.is_success() => {
+            let listed: Vec<Named> = answer.parse("list of references")?;
+            let place = |named: Named| Reference {
+                place: artifact(
+                    version,
+                    named.group.as_deref().unwrap_or("default"),
+                    &named.artifact,
+                    named.version.as_deref(),
+                ),
+                name: named.name,
+            };
+            Ok(listed.into_iter().map(place).collect())
+        }
         _ => Err(client::refused(&answer)),
     }
-}
-
-/// Fetches what a schema refers to, and what that refers to; those that others use come first.
-async fn references(
-    client: &Client,
-    version: u8,
-    key: &SchemaKey,
-    first: Vec<Reference>,
-) -> Result<Vec<(String, String)>> {
-    let mut found = Vec::new();
-    let mut seen = BTreeSet::new();
-    let mut steps: Vec<(Reference, Option<String>)> = first
-        .into_iter()
-        .rev()
-        .map(|reference| (reference, None))
-        .collect();
-    while let Some((reference, text)) = steps.pop() {
-        if let Some(text) = text {
-            found.push((reference.name, text));
-            continue;
-        }
-        let group = reference.group.as_deref().unwrap_or("default");
-        let path = artifact(
-            version,
-            group,
-            &reference.artifact,
-            reference.version.as_deref(),
-        );
-        if !seen.insert(path.clone()) {
-            continue;
-        }
-        if seen.len() > SCHEMA_REFERENCES_MAX {
-            let message =
-                format!("a schema refers to more than {SCHEMA_REFERENCES_MAX} other schemas");
-            return Err(SinkError::data("SCHEMA_TOO_LARGE", message));
-        }
-        let text = content(client, key, &path).await?;
-        let inner = listed(client, path).await?;
-        steps.push((reference, Some(text)));
-        steps.extend(inner.into_iter().rev().map(|reference| (reference, None)));
-    }
-    Ok(found)
 }

@@ -1,14 +1,12 @@
 //! Confluent's API.
 
-use std::collections::BTreeSet;
-
 use frazil_core::decode::confluent::SchemaKey;
 use frazil_core::decode::registered::RegistrySchema;
-use frazil_core::limits::SCHEMA_REFERENCES_MAX;
 use frazil_core::{Result, SinkError};
 use serde::Deserialize;
 
 use super::client::{self, Client};
+use super::references::{Reference, walk};
 use super::unknown;
 
 /// A schema in an answer.
@@ -21,11 +19,11 @@ struct Stored {
     #[serde(rename = "schemaType")]
     kind: Option<String>,
     #[serde(default)]
-    references: Vec<Reference>,
+    references: Vec<Named>,
 }
 
-#[derive(Deserialize, Clone)]
-struct Reference {
+#[derive(Deserialize)]
+struct Named {
     name: String,
     subject: String,
     version: i64,
@@ -58,7 +56,13 @@ pub(super) async fn schema(client: &Client, key: &SchemaKey) -> Result<RegistryS
     Ok(RegistrySchema {
         id,
         kind: Some(stored.kind.unwrap_or_else(|| "AVRO".to_owned())),
-        references: references(client, key, stored.references).await?,
+        references: walk(places(stored.references), async |(subject, version)| {
+            let version = version.to_string();
+            let path = ["subjects", subject, "versions", &version];
+            let stored = ask(client, key, &path).await?;
+            Ok((stored.schema, places(stored.references)))
+        })
+        .await?,
         text: stored.schema,
     })
 }
@@ -74,39 +78,11 @@ async fn ask(client: &Client, key: &SchemaKey, path: &[&str]) -> Result<Stored> 
     }
 }
 
-/// Fetches what a schema refers to, and what that refers to; those that others use come first.
-async fn references(
-    client: &Client,
-    key: &SchemaKey,
-    first: Vec<Reference>,
-) -> Result<Vec<(String, String)>> {
-    let mut found = Vec::new();
-    let mut seen = BTreeSet::new();
-    // Each is met twice: before and after what it refers to.
-    let mut steps: Vec<(Reference, Option<String>)> = first
-        .into_iter()
-        .rev()
-        .map(|reference| (reference, None))
-        .collect();
-    while let Some((reference, text)) = steps.pop() {
-        if let Some(text) = text {
-            found.push((reference.name, text));
-            continue;
-        }
-        if !seen.insert((reference.subject.clone(), reference.version)) {
-            continue;
-        }
-        if seen.len() > SCHEMA_REFERENCES_MAX {
-            let message =
-                format!("a schema refers to more than {SCHEMA_REFERENCES_MAX} other schemas");
-            return Err(SinkError::data("SCHEMA_TOO_LARGE", message));
-        }
-        let version = reference.version.to_string();
-        let path = ["subjects", &reference.subject, "versions", &version];
-        let stored = ask(client, key, &path).await?;
-        steps.push((reference, Some(stored.schema)));
-        let inner = stored.references.into_iter().rev();
-        steps.extend(inner.map(|reference| (reference, None)));
-    }
-    Ok(found)
+/// Returns where references lead: subjects and their versions.
+fn places(references: Vec<Named>) -> Vec<Reference<(String, i64)>> {
+    let place = |named: Named| Reference {
+        name: named.name,
+        place: (named.subject, named.version),
+    };
+    references.into_iter().map(place).collect()
 }

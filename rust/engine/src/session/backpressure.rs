@@ -1,43 +1,63 @@
-//! Pauses the consumer while a task holds more bytes than it may, or takes nothing in.
+//! Pauses the consumer while a task may draw no memory, or takes nothing in.
+
+use std::time::{Duration, Instant};
+
+use frazil_core::memory::Answer;
+
+use crate::memory::Standing;
+
+/// The time between two pauses that are logged.
+const SAID_EVERY: Duration = Duration::from_secs(30);
 
 /// The state of one task's back-pressure.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BackPressure {
-    bytes_max: u64,
-    full: bool,
+    gives_back: bool,
+    waits: bool,
     held: bool,
     resumed: bool,
+    said: Option<Instant>,
+    is_said: bool,
 }
 
 impl BackPressure {
-    /// Allows `bytes_max` bytes.
-    pub(crate) fn new(bytes_max: u64) -> Self {
-        BackPressure {
-            bytes_max,
-            full: false,
-            held: false,
-            resumed: false,
+    /// Looks at how the task stands in the pool. Returns `true` while it has to give memory back: from
+    /// the moment when it is asked to until it is down at its low water.
+    pub(crate) fn observe(&mut self, standing: &Standing) -> bool {
+        let gives_back = match self.gives_back {
+            true => standing.held > standing.low_water,
+            false => standing.answer == Answer::GiveBack,
+        };
+        self.change(gives_back, standing.answer != Answer::Granted, self.held);
+        self.gives_back
+    }
+
+    /// Pauses the consumer for as long as `held`, whatever the memory.
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.change(self.gives_back, self.waits, held);
+    }
+
+    /// Returns what should be logged: `true` when a pause for memory begins, `false` when one ends that
+    /// was logged. Of pauses that follow each other closely, only the first is.
+    pub(crate) fn take_news(&mut self, now: Instant) -> Option<bool> {
+        let for_memory = self.gives_back || self.waits;
+        let is_rare = self.said.is_none_or(|said| now >= said + SAID_EVERY);
+        match (for_memory, self.is_said) {
+            (true, false) if is_rare => {
+                (self.said, self.is_said) = (Some(now), true);
+                Some(true)
+            }
+            (false, true) => {
+                self.is_said = false;
+                Some(false)
+            }
+            _ => None,
         }
     }
 
-    /// Looks at the bytes held now. Returns `true` while memory has to be given back.
-    pub(crate) fn observe(&mut self, bytes: u64) -> bool {
-        let full = match self.full {
-            true => bytes > self.bytes_max / 2,
-            false => bytes > self.bytes_max,
-        };
-        self.change(full, self.held);
-        self.full
-    }
-
-    /// Pauses the consumer for as long as `held`, whatever the bytes.
-    pub(crate) fn hold(&mut self, held: bool) {
-        self.change(self.full, held);
-    }
-
-    fn change(&mut self, full: bool, held: bool) {
+    fn change(&mut self, gives_back: bool, waits: bool, held: bool) {
         let was_paused = self.is_paused();
-        (self.full, self.held) = (full, held);
+        (self.gives_back, self.waits, self.held) = (gives_back, waits, held);
         if was_paused != self.is_paused() {
             self.resumed = was_paused;
         }
@@ -45,7 +65,7 @@ impl BackPressure {
 
     /// Tells whether the consumer has to be paused.
     pub(crate) fn is_paused(&self) -> bool {
-        self.full || self.held
+        self.gives_back || self.waits || self.held
     }
 
     /// Tells, once, that the consumer may go on.
@@ -58,24 +78,59 @@ impl BackPressure {
 mod tests {
     use super::*;
 
+    fn standing(answer: Answer, held: u64) -> Standing {
+        Standing {
+            answer,
+            held,
+            leaving: 0,
+            share: 100,
+            low_water: 50,
+        }
+    }
+
     #[test]
-    fn pauses_above_the_budget_and_resumes_below_half_of_it() {
-        let mut pressure = BackPressure::new(100);
-        assert!(!pressure.observe(100));
-        assert!(pressure.observe(101));
-        assert!(pressure.observe(60), "still above half");
+    fn pauses_when_it_has_to_give_back_and_resumes_at_its_low_water() {
+        let mut pressure = BackPressure::default();
+        assert!(!pressure.observe(&standing(Answer::Granted, 100)));
+        assert!(pressure.observe(&standing(Answer::GiveBack, 100)));
+        let above = standing(Answer::Granted, 60);
+        assert!(pressure.observe(&above), "still above the low water");
         assert!(!pressure.take_resumed());
-        assert!(!pressure.observe(50));
+        assert!(!pressure.observe(&standing(Answer::Granted, 50)));
         assert!(pressure.take_resumed());
         assert!(!pressure.take_resumed(), "said once");
     }
 
     #[test]
-    fn resumes_when_neither_bytes_nor_a_wait_pause() {
-        let mut pressure = BackPressure::new(100);
-        assert!(pressure.observe(101));
+    fn pauses_without_giving_back_while_others_have_to() {
+        let mut pressure = BackPressure::default();
+        assert!(!pressure.observe(&standing(Answer::Wait, 70)));
+        assert!(pressure.is_paused());
+        assert!(!pressure.observe(&standing(Answer::Granted, 70)));
+        assert!(pressure.take_resumed());
+    }
+
+    #[test]
+    fn says_that_it_pauses_and_goes_on_but_not_each_time() {
+        let (mut pressure, now) = (BackPressure::default(), Instant::now());
+        assert_eq!(pressure.take_news(now), None);
+        for (wait, news) in [(0, Some(true)), (1, None), (60, Some(true))] {
+            let now = now + Duration::from_secs(wait);
+            pressure.observe(&standing(Answer::Wait, 70));
+            assert_eq!(pressure.take_news(now), news);
+            assert_eq!(pressure.take_news(now), None, "said once");
+            pressure.observe(&standing(Answer::Granted, 70));
+            assert_eq!(pressure.take_news(now), news.map(|_| false));
+        }
+    }
+
+    #[test]
+    fn resumes_when_neither_memory_nor_a_wait_pause() {
+        let mut pressure = BackPressure::default();
+        assert!(pressure.observe(&standing(Answer::GiveBack, 101)));
         pressure.hold(true);
-        assert!(!pressure.observe(10), "no bytes have to be given back");
+        let low = standing(Answer::Granted, 10);
+        assert!(!pressure.observe(&low), "no bytes have to be given back");
         assert!(pressure.is_paused(), "the task waits");
         assert!(!pressure.take_resumed());
         pressure.hold(false);

@@ -147,6 +147,7 @@ impl Inner {
     ) -> Result<usize> {
         let wanted = |row: usize| new.get(row).copied().unwrap_or(false);
         let end = decoder.decode(frame, first, &wanted, &mut self.schemas)?;
+        self.decoded(decoder.bytes());
         let taken = Taken {
             first,
             new: new.get(first..end).unwrap_or_default(),

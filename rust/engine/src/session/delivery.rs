@@ -35,7 +35,7 @@ impl Inner {
             effects.pause = true;
             return Ok(effects);
         }
-        if let Err(error) = self.take(&frame, &mut effects) {
+        if let Err(error) = self.take(&frame, bytes.len() as u64, &mut effects) {
             self.machine.recover(error)?;
             // All of the frame comes again.
             effects.rejected.clear();
@@ -44,11 +44,11 @@ impl Inner {
         Ok(effects)
     }
 
-    fn take(&mut self, frame: &Frame<'_>, effects: &mut Effects) -> Result<()> {
-        self.make_room()?;
+    fn take(&mut self, frame: &Frame<'_>, bytes: u64, effects: &mut Effects) -> Result<()> {
+        self.make_room(bytes)?;
         let new = new_rows(&self.machine, frame);
         match self.decoder.take() {
-            None => self.take_rows(frame.clone(), Taken::all(&new), effects)?,
+            None => self.take_gathered(frame, &new, effects)?,
             Some(mut decoder) => {
                 let taken = self.take_decoded(&mut decoder, frame, &new, effects);
                 self.decoder = Some(decoder);
@@ -63,6 +63,30 @@ impl Inner {
             self.machine.read(&run.partition, offsets, newest_ms);
         }
         Ok(())
+    }
+
+    /// Takes the rows of a frame whose values Connect's converters made; records without a schema in
+    /// columns where that is possible.
+    fn take_gathered(
+        &mut self,
+        frame: &Frame<'_>,
+        new: &[bool],
+        effects: &mut Effects,
+    ) -> Result<()> {
+        // Where single values have a column, they are looked for among the rows.
+        if self.config.value_column.is_some() {
+            return self.take_rows(frame.clone(), Taken::all(new), effects);
+        }
+        // Not `mem::take`: to make another one for each frame costs as much as to convert some rows.
+        let mut gatherer = self.gatherer.take().unwrap_or_default();
+        let frame = match gatherer.gather(frame) {
+            true => gatherer.gathered(frame),
+            false => frame.clone(),
+        };
+        self.decoded(gatherer.bytes());
+        let taken = self.take_rows(frame, Taken::all(new), effects);
+        self.gatherer = Some(gatherer);
+        taken
     }
 
     /// Takes those rows of a frame whose values are known. Their offsets are not read yet.
@@ -134,7 +158,7 @@ impl Inner {
         if rejected.is_empty() && shares.rows.is_empty() && shares.key_rows.is_empty() {
             return Ok(());
         }
-        self.shrink_to_budget()?;
+        self.shrink_to_share()?;
         self.report_rejected((frame, first), rejected, effects)
     }
 
@@ -188,9 +212,10 @@ impl<'n> Taken<'n> {
     /// Returns the rows with a value and those without.
     fn rows(&self, frame: &Frame<'_>) -> (Vec<u32>, Vec<u32>) {
         let (mut rows, mut nulls) = (Vec::with_capacity(frame.rows()), Vec::new());
+        let may_be_null = frame.may_have_tombstones();
         for (row, new) in self.new.iter().enumerate() {
             if *new && !frame.is_skipped(row) {
-                match frame.is_tombstone(row) {
+                match may_be_null && frame.is_tombstone(row) {
                     true => nulls.extend(u32::try_from(row)),
                     false => rows.extend(u32::try_from(row)),
                 }

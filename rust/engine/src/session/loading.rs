@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::state_of;
+use frazil_core::commit::state::WriterState;
 use frazil_core::config::EvolutionMode;
 use frazil_core::control::task::{Held, LoadDue, Standing, TaskMachine};
+use frazil_core::layout::changed;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::schema::evolve::Evolution;
 use frazil_core::schema::metadata::resolved;
@@ -31,9 +33,12 @@ impl TableSlot {
         frame: &Frame<'_>,
         rows: &[u32],
     ) -> Result<()> {
-        let prepared = self.with_mask(frame, rows, |table, frame, rows| {
-            table.prepare_table(context, machine, frame, rows)
-        });
+        let prepared = match self.reading.is_some() {
+            true => self.prepare_changes(context, machine, frame, rows),
+            false => self.with_mask(frame, rows, |table, frame, rows| {
+                table.prepare_table(context, machine, frame, rows)
+            }),
+        };
         prepared.map_err(|error| error.with("table", &self.config.name))
     }
 
@@ -44,6 +49,18 @@ impl TableSlot {
         frame: &Frame<'_>,
         rows: &[u32],
     ) -> Result<()> {
+        if self.is_to_open(context, machine)? {
+            self.open_table(context, machine, frame, rows)?;
+        }
+        self.follow_schema(context, machine, frame, rows)
+    }
+
+    /// Reads the table's offsets again when that is due; tells whether it is to be opened.
+    pub(super) fn is_to_open(
+        &mut self,
+        context: &SessionContext,
+        machine: &mut TaskMachine,
+    ) -> Result<bool> {
         match machine.load_due(self.index) {
             LoadDue::Offsets => self.refresh_state(context, machine)?,
             LoadDue::Table => {
@@ -57,13 +74,21 @@ impl TableSlot {
                 }
             }
         }
-        if self.open.is_none() {
-            let Some(loaded) = self.load_or_create(context, frame, rows)? else {
-                return Ok(());
-            };
+        Ok(self.open.is_none())
+    }
+
+    /// Opens the table; creates it from the first record that has a schema.
+    pub(super) fn open_table(
+        &mut self,
+        context: &SessionContext,
+        machine: &mut TaskMachine,
+        frame: &Frame<'_>,
+        rows: &[u32],
+    ) -> Result<()> {
+        if let Some(loaded) = self.load_or_create(context, frame, rows)? {
             self.open = Some(self.opened(context, machine, loaded)?);
         }
-        self.follow_schema(context, machine, frame, rows)
+        Ok(())
     }
 
     /// Reads the offsets that the table has now, while rows are open: those of partitions that came
@@ -109,6 +134,12 @@ impl TableSlot {
             epoch: state.as_ref().map_or(0, |state| state.epoch),
             held: &held,
         };
+        if let Some(reading) = &self.reading {
+            let bounds = state.iter().flat_map(WriterState::bounds);
+            let partitions = bounds.map(|(partition, _)| partition);
+            let mut sources = reading.sources.borrow_mut();
+            sources.loaded(loaded.metadata.uuid(), partitions);
+        }
         machine.table_loaded(self.index, &standing)
     }
 
@@ -119,6 +150,7 @@ impl TableSlot {
         loaded: LoadedTable,
     ) -> Result<OpenTable> {
         check_table(&loaded.metadata)?;
+        changed::check(&loaded.metadata, &self.config)?;
         let loaded = self.settle_spec(context, loaded)?;
         self.note_loaded(context, machine, &loaded)?;
         OpenTable::new(loaded, &self.config)
@@ -167,7 +199,7 @@ impl TableSlot {
 
     /// Makes the table gain what the frame's records need, as far as it is allowed. Limits may ask
     /// for more than one change.
-    fn follow_schema(
+    pub(super) fn follow_schema(
         &mut self,
         context: &SessionContext,
         machine: &mut TaskMachine,
@@ -194,7 +226,7 @@ impl TableSlot {
             // The session works on with the bounds it has: they are as old as its rows.
             let mut open = self.opened(context, machine, loaded)?;
             if let Some(before) = self.open.take() {
-                open.continues(before);
+                open.continues(before)?;
             }
             self.open = Some(open);
         }

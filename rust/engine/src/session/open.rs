@@ -8,13 +8,16 @@ use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::convert::{ConvertOptions, TableConverter};
 use frazil_core::layout::sort::{self, FileOrder};
+use frazil_core::memory::Use;
 use frazil_core::schema::evolve::{EvolutionLimits, TableFacts};
 use iceberg::spec::TableMetadata;
+use uuid::Uuid;
 
+use super::changes::OpenChanges;
 use super::sealing::ClosedFiles;
 use super::table::SessionContext;
 use crate::catalog::LoadedTable;
-use crate::writer::{TableWriter, TableWriterConfig};
+use crate::writer::{Lessons, TableWriter, TableWriterConfig};
 
 /// Makes what converts records to rows of a table.
 ///
@@ -45,11 +48,15 @@ pub(super) struct OpenTable {
     /// The order of rows within files.
     order: Option<Arc<FileOrder>>,
     pub(super) writer: Option<TableWriter>,
+    /// What is known of changes; `None` when rows are appended.
+    pub(super) changes: Option<OpenChanges>,
     /// Files of the open segment that were closed early, for a new schema or spec.
     pub(super) closed: Vec<ClosedFiles>,
     /// The commit interval in which the oldest open row came.
     pub(super) opened_round: Option<u64>,
     pub(super) rows: u64,
+    /// What the files of the table have taught, whatever its schema.
+    lessons: Arc<Lessons>,
 }
 
 impl OpenTable {
@@ -62,36 +69,57 @@ impl OpenTable {
         let converter = converter(&loaded.metadata, config)?;
         Ok(OpenTable {
             order: file_order(&loaded, config),
+            changes: OpenChanges::new(&loaded, config)?,
             loaded,
             converter,
             writer: None,
             closed: Vec::new(),
             opened_round: None,
             rows: 0,
+            lessons: Arc::default(),
         })
     }
 
     /// Takes over what was open of the same table under another schema or spec.
-    pub(super) fn continues(&mut self, before: OpenTable) {
+    ///
+    /// # Errors
+    ///
+    /// When changes of rows cannot go on.
+    pub(super) fn continues(&mut self, before: OpenTable) -> Result<()> {
+        if let (Some(changes), Some(before)) = (&mut self.changes, before.changes) {
+            changes.continues(before)?;
+        }
         self.closed = before.closed;
         self.opened_round = before.opened_round;
         self.rows = before.rows;
+        self.lessons = before.lessons;
+        Ok(())
     }
 
-    /// Memory, uploads included.
-    pub(super) fn bytes(&self) -> u64 {
-        let writer = self.writer.as_ref().map_or(0, TableWriter::bytes);
-        let closed = self.closed.iter().map(|closed| closed.files.in_flight());
-        (self.converter.bytes() + writer + closed.sum::<usize>()) as u64
+    /// Memory by use, without uploads, which count themselves.
+    pub(super) fn uses(&self) -> [(Use, u64); 4] {
+        let of_writer = |bytes: fn(&TableWriter) -> usize| self.writer.as_ref().map_or(0, bytes);
+        [
+            (Use::Builders, self.converter.bytes() as u64),
+            (Use::Gathered, of_writer(TableWriter::gathered_bytes) as u64),
+            (Use::OpenFiles, of_writer(TableWriter::file_bytes) as u64),
+            (Use::EndedFiles, self.ended_bytes()),
+        ]
     }
 
-    /// Memory without uploads.
+    /// Memory that ending files begins to give back.
     pub(super) fn resident_bytes(&self) -> u64 {
-        let writer = self.writer.as_ref();
-        let writer = writer.map_or(0, |writer| {
-            writer.bytes().saturating_sub(writer.in_flight())
-        });
-        (self.converter.bytes() + writer) as u64
+        let uses = self.uses().into_iter();
+        let resident = uses.filter(|(what, _)| *what != Use::EndedFiles);
+        resident.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Memory that only a seal begins to give back.
+    pub(super) fn ended_bytes(&self) -> u64 {
+        let writer = self.writer.as_ref().map_or(0, TableWriter::ended_bytes);
+        let closed = self.closed.iter().map(|one| one.files.described_bytes());
+        let changes = self.changes.as_ref().map_or(0, OpenChanges::bytes);
+        (writer + changes + closed.sum::<usize>()) as u64
     }
 
     /// Bytes of the open segment, in memory or in files.
@@ -115,6 +143,12 @@ fn file_order(loaded: &LoadedTable, config: &TableConfig) -> Option<Arc<FileOrde
     }
 }
 
+/// Returns what the names of a segment's files begin with.
+pub(super) fn segment_name(context: &SessionContext, session: Uuid, sequence: u64) -> String {
+    let wid = &context.config.wid;
+    format!("frazil-{wid}-{}-{sequence}", session.simple())
+}
+
 pub(super) fn writer_settings(
     context: &SessionContext,
     config: &TableConfig,
@@ -123,13 +157,9 @@ pub(super) fn writer_settings(
     table: TableIndex,
 ) -> TableWriterConfig {
     let metadata = &open.loaded.metadata;
-    let file_prefix = format!(
-        "frazil-{}-{}-{}-{}",
-        context.config.wid,
-        machine.session().simple(),
-        machine.progress().next_sequence(table),
-        open.closed.len(),
-    );
+    let sequence = machine.progress().next_sequence(table);
+    let segment = segment_name(context, machine.session(), sequence);
+    let file_prefix = format!("{segment}-{}", open.closed.len());
     let mut settings = TableWriterConfig::new(
         Arc::clone(metadata.current_schema()),
         Arc::clone(metadata.default_partition_spec()),
@@ -139,6 +169,9 @@ pub(super) fn writer_settings(
     settings.properties = metadata.properties().clone();
     settings.properties.extend(config.write_props.clone());
     settings.order = open.order.clone();
+    settings.in_flight = context.account.meter(Use::Uploads);
+    settings.lessons = Arc::clone(&open.lessons);
+    settings.numbered = open.changes.is_some();
     // The limit is the task's, and its tables share it.
     let tables = context.tables.get().max(1);
     settings.writers_max_open = (context.config.writers_open_max / tables).max(1);

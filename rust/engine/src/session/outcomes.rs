@@ -12,7 +12,7 @@ use frazil_core::wire::{Effects, LogLevel};
 use frazil_core::{ErrorKind, Result};
 use uuid::Uuid;
 
-use super::{Inbound, Inner, PUT_WAIT};
+use super::{Inbound, Inner, PUT_PART};
 use crate::failpoint;
 use crate::hub::{self, Outcome};
 
@@ -22,7 +22,8 @@ impl Inner {
         if std::mem::take(&mut self.pre_committed) {
             failpoint::pass("task.after-pre-commit")?;
         }
-        self.context.waits_until.set(Instant::now() + PUT_WAIT);
+        let put_wait = Duration::from_millis(self.config.poll_interval_ms) / PUT_PART;
+        self.context.waits_until.set(Instant::now() + put_wait);
         self.drain_inbox();
         let begun = self.machine.tick(self.context.now_ms(), Uuid::now_v7())?;
         match begun {

@@ -29,12 +29,54 @@ pub(super) struct Routes {
     left_out: LeftOut,
 }
 
-/// Records that were left out as the configuration says, since it was last said.
+/// Records that were left out as the configuration says: since it was last said, and in all.
 #[derive(Debug, Default)]
 struct LeftOut {
     nulls: u64,
     unmatched: u64,
+    nulls_before: u64,
+    unmatched_before: u64,
+    /// Records of changes that change nothing, by the reason.
+    unchanging: BTreeMap<&'static str, (u64, u64)>,
     said: Option<Instant>,
+}
+
+impl LeftOut {
+    /// Returns what there is to say, which is then said.
+    fn say(&mut self) -> Option<String> {
+        let unchanging = self.say_unchanging();
+        if self.nulls == 0 && self.unmatched == 0 {
+            return unchanging;
+        }
+        self.nulls_before += self.nulls;
+        self.unmatched_before += self.unmatched;
+        let line = format!(
+            "records were left out as configured: {} without a table, {} without a value; since the \
+             task started: {} and {}",
+            self.unmatched, self.nulls, self.unmatched_before, self.nulls_before
+        );
+        (self.nulls, self.unmatched, self.said) = (0, 0, Some(Instant::now()));
+        Some(match unchanging {
+            Some(more) => format!("{line}; {more}"),
+            None => line,
+        })
+    }
+
+    fn say_unchanging(&mut self) -> Option<String> {
+        let mut counts = Vec::new();
+        for (reason, (new, before)) in &mut self.unchanging {
+            if *new > 0 {
+                *before += *new;
+                counts.push(format!("{new} {reason} ({before} since the task started)"));
+                *new = 0;
+            }
+        }
+        if counts.is_empty() {
+            return None;
+        }
+        self.said = Some(Instant::now());
+        Some(format!("records changed nothing: {}", counts.join(", ")))
+    }
 }
 
 /// The rows of a frame by the tables that take them.
@@ -102,6 +144,11 @@ impl Inner {
         self.unmatched(routed.unmatched, shares);
         for group in routed.groups {
             for (table, rows) in self.places(group, shares)? {
+                let slot = self.tables.get(table);
+                if slot.is_some_and(TableSlot::takes_tombstones) {
+                    add_rows(&mut shares.rows, table, rows);
+                    continue;
+                }
                 let behavior = self.tables.get(table).map(TableSlot::null_values);
                 match behavior.unwrap_or_default() {
                     NullValues::Skip => self.routes.left_out.nulls += rows.len() as u64,
@@ -199,24 +246,35 @@ impl Inner {
         Ok(Named::Slot(index))
     }
 
+    fn gather_unchanging(&mut self) {
+        for table in &mut self.tables {
+            for (reason, count) in table.take_skipped() {
+                self.routes.left_out.unchanging.entry(reason).or_default().0 += count;
+            }
+        }
+    }
+
     /// Says how many records were left out: at once, and then once per commit interval.
     pub(super) fn say_left_out(&mut self, effects: &mut Effects) {
+        self.gather_unchanging();
         let left_out = &mut self.routes.left_out;
         let interval = Duration::from_millis(self.config.control.commit_interval_ms);
-        let due = left_out.said.is_none_or(|said| said.elapsed() >= interval);
-        if !due || (left_out.nulls == 0 && left_out.unmatched == 0) {
+        if left_out.said.is_some_and(|said| said.elapsed() < interval) {
             return;
         }
-        let line = format!(
-            "records were left out as configured: {} without a table, {} without a value \
-             connector={} task={}",
-            left_out.unmatched, left_out.nulls, self.config.connector, self.config.task
-        );
-        effects.log.push((LogLevel::Info, line));
-        *left_out = LeftOut {
-            said: Some(Instant::now()),
-            ..LeftOut::default()
-        };
+        if let Some(line) = left_out.say() {
+            let (connector, task) = (&self.config.connector, self.config.task);
+            let line = format!("{line} connector={connector} task={task}");
+            effects.log.push((LogLevel::Info, line));
+        }
+    }
+
+    /// Says how many records were left out since it was last said: the task ends.
+    pub(super) fn say_last_left_out(&mut self) {
+        self.gather_unchanging();
+        if let Some(line) = self.routes.left_out.say() {
+            tracing::info!(connector = %self.config.connector, task = self.config.task, "{line}");
+        }
     }
 }
 
@@ -239,4 +297,29 @@ fn null_value() -> SinkError {
         "the record has no value; see `iceberg.tables.null-value-behavior`, or keep such records \
          out by a transform",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LeftOut;
+
+    #[test]
+    fn what_was_left_out_is_said_once_and_added_up() {
+        let mut left_out = LeftOut::default();
+        assert_eq!(left_out.say(), None);
+        (left_out.unmatched, left_out.nulls) = (2, 0);
+        let line = left_out.say().unwrap();
+        assert!(
+            line.contains("2 without a table, 0 without a value;"),
+            "{line}"
+        );
+        assert_eq!(left_out.say(), None);
+        (left_out.unmatched, left_out.nulls) = (1, 7);
+        let line = left_out.say().unwrap();
+        assert!(
+            line.contains("1 without a table, 7 without a value;"),
+            "{line}"
+        );
+        assert!(line.ends_with("since the task started: 3 and 7"), "{line}");
+    }
 }

@@ -29,6 +29,11 @@ pub(super) fn rows_beyond_bounds(
     let mut beyond = Vec::with_capacity(new.rows.len());
     for (run, rows) in new.runs() {
         let bound = machine.bound(table, &run.partition).unwrap_or(i64::MIN);
+        // Offsets of a run rise.
+        if rows.first().is_none_or(|row| run.offset_of(*row) >= bound) {
+            beyond.extend_from_slice(rows);
+            continue;
+        }
         let (covered, rest): (Vec<u32>, Vec<u32>) =
             rows.iter().partition(|row| run.offset_of(**row) < bound);
         if let Some(first) = covered.first() {

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use frazil_core::Result;
 use frazil_core::control::message::Ranges;
-use frazil_core::control::segment::Segment;
+use frazil_core::control::segment::{KeyRunRef, Segment};
 use frazil_core::control::writer::Sealed;
 use iceberg::spec::DataFile;
 use uuid::Uuid;
 
+use super::changes::SealedChanges;
 use crate::catalog::LoadedTable;
-use crate::commit::{Layout, ManifestIdentity, write_manifest};
+use crate::commit::{Layout, ManifestIdentity, Sight, write_manifest};
 use crate::failpoint;
+use crate::keyrun::{KeyRunIdentity, write_key_run};
+use crate::storage::TableStorage;
 use crate::writer::SealedFiles;
 
 /// Files of one schema and partition spec.
@@ -25,6 +29,8 @@ pub(super) struct ClosedFiles {
 /// What remains to be done for a sealed segment, off the task's thread.
 pub(super) struct SealWork {
     pub(super) files: Vec<ClosedFiles>,
+    /// What its rows change, and where that goes.
+    pub(super) changes: Option<(SealedChanges, String)>,
     pub(super) loaded: LoadedTable,
     pub(super) wid: String,
     pub(super) branch: String,
@@ -35,11 +41,11 @@ pub(super) struct SealWork {
 }
 
 impl SealWork {
-    pub(super) async fn run(self) -> Result<Segment> {
+    pub(super) async fn run(self) -> Result<(Segment, Sight)> {
         failpoint::pass("task.after-seal")?;
-        let mut by_layout: BTreeMap<Layout, Vec<DataFile>> = BTreeMap::new();
+        let mut by_layout: BTreeMap<Layout, Vec<(DataFile, Vec<u32>)>> = BTreeMap::new();
         for files in self.files {
-            let data_files = files.files.wait().await?;
+            let data_files = files.files.wait_numbered().await?;
             by_layout
                 .entry(files.layout)
                 .or_default()
@@ -48,7 +54,7 @@ impl SealWork {
         let bytes = by_layout
             .values()
             .flatten()
-            .map(DataFile::file_size_in_bytes)
+            .map(|(file, _)| file.file_size_in_bytes())
             .sum();
         failpoint::pass("seal.after-data-files")?;
         let mut segment = Segment {
@@ -63,10 +69,20 @@ impl SealWork {
             watermarks: self.sealed.watermarks,
             topic_ids: self.topic_ids,
             manifests: Vec::with_capacity(by_layout.len()),
+            key_run: None,
             rows: self.rows,
             bytes,
         };
+        let layouts = by_layout.keys().map(|layout| layout.schema_id);
+        let sight = Sight {
+            at: Instant::now(),
+            schema_id: layouts.max().unwrap_or_default(),
+        };
+        // In the order in which the entries of the manifests come to stand.
+        let mut numbers = Vec::new();
         for (layout, files) in by_layout {
+            let (files, of_files): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+            numbers.extend(of_files);
             let identity = ManifestIdentity {
                 wid: self.wid.clone(),
                 session: segment.session,
@@ -79,6 +95,32 @@ impl SealWork {
             segment.manifests.push(manifest);
         }
         failpoint::pass("seal.after-manifest")?;
-        Ok(segment)
+        if let Some((changes, location)) = self.changes {
+            let storage = &self.loaded.storage;
+            let run = write_keys(storage, changes, &location, &segment, (self.wid, &numbers));
+            segment.key_run = Some(run.await?);
+        }
+        Ok((segment, sight))
     }
+}
+
+/// Writes the keys of the changes of a segment, whose files have rows of these numbers.
+async fn write_keys(
+    storage: &TableStorage,
+    mut changes: SealedChanges,
+    location: &str,
+    segment: &Segment,
+    (wid, numbers): (String, &[Vec<u32>]),
+) -> Result<KeyRunRef> {
+    changes.place(numbers, &segment.ranges)?;
+    let identity = KeyRunIdentity {
+        table: segment.table_uuid,
+        wid,
+        session: segment.session,
+        seq: segment.seq,
+        form: changes.form,
+        key: changes.key,
+        ranges: Ranges::of(segment),
+    };
+    write_key_run(storage, location, &mut changes.run, &identity).await
 }

@@ -8,7 +8,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use frazil_core::config::{NullValues, SinkConfig, TableConfig};
@@ -16,27 +15,28 @@ use frazil_core::control::message::TableStamp;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::convert::ColumnRules;
+use frazil_core::memory::Use;
 use frazil_core::{Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Inbound;
+use super::changes::{OpenChanges, Reading};
 use super::creation::refusal;
 use super::masking::Mask;
-use super::open::{OpenTable, writer_settings};
+use super::open::{OpenTable, segment_name, writer_settings};
 use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds, stop_at};
 use super::sealing::{ClosedFiles, SealWork};
 use super::spec::SpecSettled;
 use crate::catalog::{Catalog, LoadedTable};
-use crate::commit::Layout;
+use crate::commit::{ChangedTable, Layout};
 use crate::failpoint;
 use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
+use crate::keyrun::NAME_ENDS;
+use crate::memory::{Account, Draw};
 use crate::runtime::Runtime;
 use crate::storage::may_pass;
-use crate::writer::TableWriter;
-
-/// The least time that a catalog gets for an answer.
-const CATALOG_WAIT_MIN: Duration = Duration::from_secs(5);
+use crate::writer::{TableWriter, beside_data};
 
 /// What the tables of a session share.
 #[derive(Debug)]
@@ -53,6 +53,8 @@ pub(crate) struct SessionContext {
     pub(crate) tables: Cell<usize>,
     /// When this put has waited long enough for others.
     pub(crate) waits_until: Cell<Instant>,
+    /// The task's place in the memory of the process.
+    pub(crate) account: Account,
 }
 
 impl SessionContext {
@@ -71,7 +73,16 @@ impl SessionContext {
             .waits_until
             .get()
             .saturating_duration_since(Instant::now());
-        self.runtime.wait(what, left.max(CATALOG_WAIT_MIN), work)
+        if left.is_zero() {
+            return Err(SinkError::retriable(
+                "TIMED_OUT",
+                format!(
+                    "{what} has to wait for the next call: this one took its part of \
+                         `max.poll.interval.ms`"
+                ),
+            ));
+        }
+        self.runtime.wait(what, left, work)
     }
 }
 
@@ -97,12 +108,12 @@ pub(crate) struct TableSlot {
     pub(super) rules: Option<ColumnRules>,
     /// What the rules leave of the frame at hand, until its rows are appended.
     pub(super) masks: Vec<Mask>,
+    /// How changes are read; `None` when rows are appended.
+    pub(super) reading: Option<Reading>,
     /// What was done about its partitioning.
     pub(super) spec_settled: Cell<SpecSettled>,
     /// What people should know of this table and were not told yet.
     pub(super) notices: RefCell<Vec<String>>,
-    /// Bytes of sealed files that are not handed over yet.
-    sealing_bytes: Arc<AtomicU64>,
 }
 
 impl TableSlot {
@@ -115,19 +126,19 @@ impl TableSlot {
         let interval = Duration::from_millis(config.commit_interval_ms);
         TableSlot {
             index,
-            hub: hub.table(key, interval),
+            hub: hub.table(key, interval, ChangedTable::of(&config)),
             rules: ColumnRules::new(
                 &config.columns,
                 &config.metadata_columns,
                 config.case_insensitive,
             ),
             masks: Vec::new(),
+            reading: Reading::new(&config),
             config,
             open: None,
             newer: None,
             spec_settled: Cell::default(),
             notices: RefCell::default(),
-            sealing_bytes: Arc::default(),
         }
     }
 
@@ -142,6 +153,18 @@ impl TableSlot {
 
     pub(crate) fn key(&self) -> &TableKey {
         self.hub.key()
+    }
+
+    /// Tells whether a record without a value says something to this table.
+    pub(crate) fn takes_tombstones(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// Returns how many records changed nothing since this was asked last, by the reason.
+    pub(crate) fn take_skipped(&mut self) -> BTreeMap<&'static str, u64> {
+        self.reading
+            .as_mut()
+            .map_or_else(BTreeMap::new, Reading::take_skipped)
     }
 
     pub(crate) fn null_values(&self) -> NullValues {
@@ -174,7 +197,7 @@ impl TableSlot {
 
     pub(crate) fn leave(&mut self, session: Uuid) {
         self.open = None;
-        self.masks.clear();
+        self.forget_frame();
         self.hub.leave(session);
     }
 
@@ -185,14 +208,15 @@ impl TableSlot {
         self.join(session, context);
     }
 
-    /// Returns the bytes that this table holds in memory, uploads included.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.open_bytes() + self.sealing_bytes.load(Ordering::Relaxed)
+    /// Returns the bytes that this table holds, by use.
+    pub(crate) fn uses(&self) -> [(Use, u64); 4] {
+        let open = self.open.as_ref();
+        open.map_or([(Use::Builders, 0); 4], OpenTable::uses)
     }
 
-    /// Returns the bytes that a seal would begin to give back.
-    pub(crate) fn open_bytes(&self) -> u64 {
-        self.open.as_ref().map_or(0, OpenTable::bytes)
+    /// Returns the bytes that describe files which ended: a seal begins to give them back.
+    pub(crate) fn ended_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, OpenTable::ended_bytes)
     }
 
     /// Returns the bytes of rows and open files, without those that are on their way.
@@ -210,7 +234,9 @@ impl TableSlot {
             return Some(false);
         }
         let limits = &self.config;
-        let is_full = limits.commit_rows.is_some_and(|rows| open.rows >= rows)
+        let changes = open.changes.as_ref();
+        let is_full = changes.is_some_and(OpenChanges::is_full)
+            || limits.commit_rows.is_some_and(|rows| open.rows >= rows)
             || limits
                 .commit_bytes
                 .is_some_and(|bytes| open.data_bytes() >= bytes);
@@ -227,6 +253,9 @@ impl TableSlot {
         new: &AppendRows<'_>,
         rejected: &mut BTreeMap<u32, SinkError>,
     ) -> Result<()> {
+        if self.reading.is_some() {
+            return self.append_changes(context, hub, machine, new, rejected);
+        }
         let mask = self.take_mask(new.frame, new.rows)?;
         let seen = mask.as_ref().map(|mask| mask.frame(new.frame));
         let frame = seen.as_ref().unwrap_or(new.frame);
@@ -271,12 +300,27 @@ impl TableSlot {
             frame: new.frame,
             rows: &rows,
         };
-        let sequence = machine.progress().next_sequence(self.index);
         let appended = note_written(machine, self.index, &written, &refused_here);
         open.rows += appended;
-        if appended > 0 && open.opened_round.is_none() {
-            let round = hub.round(Duration::from_millis(self.config.commit_interval_ms));
+        self.appended(context, hub, machine, appended > 0)
+    }
+
+    /// Rows of a frame were taken, if `any`: the commit of this interval waits for them.
+    pub(super) fn appended(
+        &mut self,
+        context: &SessionContext,
+        hub: &Hub,
+        machine: &mut TaskMachine,
+        any: bool,
+    ) -> Result<()> {
+        let interval = self.interval();
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        if any && open.opened_round.is_none() {
+            let round = hub.round(interval);
             open.opened_round = Some(round);
+            let sequence = machine.progress().next_sequence(self.index);
             self.hub.opened(machine.session(), sequence, round);
         }
         // Rows that were rejected take room too.
@@ -331,6 +375,10 @@ impl TableSlot {
         if batch.num_rows() == 0 {
             return Ok(());
         }
+        let batch = match &mut open.changes {
+            Some(changes) => changes.numbered(&batch)?,
+            None => batch,
+        };
         let writer = match &mut open.writer {
             Some(writer) => writer,
             None => {
@@ -374,7 +422,7 @@ impl TableSlot {
         urgent: bool,
     ) -> Result<()> {
         self.close_files(context, machine)?;
-        let held = self.open_bytes();
+        let held = context.account.draw(Use::Sealed, self.ended_bytes());
         let Some(sealed) = machine.seal(self.index) else {
             return Ok(());
         };
@@ -383,8 +431,21 @@ impl TableSlot {
         };
         let rows = std::mem::take(&mut open.rows);
         open.opened_round = None;
+        let changes = match &mut open.changes {
+            Some(changes) => {
+                let name = segment_name(context, sealed.session, sealed.sequence);
+                let metadata = &open.loaded.metadata;
+                let mut properties = metadata.properties().clone();
+                properties.extend(self.config.write_props.clone());
+                let name = format!("{name}{NAME_ENDS}");
+                let location = beside_data(metadata.location(), &properties, name)?;
+                Some((changes.seal(), location))
+            }
+            None => None,
+        };
         let work = SealWork {
             files: std::mem::take(&mut open.closed),
+            changes,
             loaded: open.loaded.clone(),
             wid: context.config.wid.clone(),
             branch: self.config.branch.clone(),
@@ -393,26 +454,24 @@ impl TableSlot {
             epoch: machine.epoch(),
             sealed,
         };
-        self.sealing_bytes.fetch_add(held, Ordering::Relaxed);
         let urgent = urgent || machine.is_congested(self.index);
         self.spawn(context, work, held, urgent);
         Ok(())
     }
 
-    fn spawn(&self, context: &SessionContext, work: SealWork, held: u64, urgent: bool) {
+    fn spawn(&self, context: &SessionContext, work: SealWork, held: Draw, urgent: bool) {
         let segment = (work.sealed.session, work.sealed.sequence);
         let index = self.index;
         let hub = Arc::clone(&self.hub);
         let inbox = context.inbox.clone();
-        let sealing_bytes = Arc::clone(&self.sealing_bytes);
         let table = self.config.name.clone();
         let task = context.runtime.handle().spawn(work.run());
         context.runtime.handle().spawn(async move {
             let result = task.await;
-            sealing_bytes.fetch_sub(held, Ordering::Relaxed);
+            drop(held);
             let error = match result {
-                Ok(Ok(segment)) => {
-                    hub.submit(segment, urgent);
+                Ok(Ok((segment, sight))) => {
+                    hub.submit(segment, sight, urgent);
                     return failpoint::cut("seal.after-submit");
                 }
                 Ok(Err(error)) => may_pass(error),

@@ -1,34 +1,42 @@
-//! Chooses the encoding of each column of a file from the first rows it gets.
+//! Chooses the encoding of each column of a file from the first rows it gets, and from what the
+//! files before it taught.
 //!
-//! A dictionary of values that hardly repeat costs a hash per value and saves nothing: leaving it
-//! out for such columns took 18 % off the time of writing. Everything else stays at encodings
-//! that every reader knows.
+//! A dictionary of values that hardly repeat costs a hash for each and saves nothing. Numbers that
+//! lie close together and texts that do not repeat are smaller, and cheaper to compress, as
+//! differences and with their lengths apart. `tests/interop` reads each of these encodings back
+//! with every reader of docs/compatibility.md.
 
-use std::collections::HashSet;
+mod kind;
+mod lessons;
+mod sample;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
+
+pub(super) use kind::ColumnEncoding;
+pub use lessons::Lessons;
+use sample::Choice;
 
 use super::properties::FileProperties;
 use super::schema::FileSchema;
 
-/// Rows that a column is judged by, and fewer than which it is not.
-const SAMPLE_ROWS: usize = 2_048;
-const SAMPLE_ROWS_MIN: usize = 512;
 /// Rows of a row group, whatever their bytes: they have to fit the index of a reader.
 const ROW_GROUP_ROWS_MAX: usize = 16 << 20;
 /// Bytes that statistics keep of a value. Never fewer than 64: the 16 code points of a bound.
 const STATISTICS_BYTES: usize = 64;
 
-/// Returns the Parquet settings of a file that begins with `sample`.
+/// Returns the Parquet settings of a file that begins with `sample`. When it is one of `many`, its
+/// columns get no delta encodings: the encoders of the crate reserve 1 MiB for each.
 pub(super) fn writer_properties(
     properties: &FileProperties,
     schema: &FileSchema,
+    lessons: &Lessons,
     sample: &RecordBatch,
+    many: bool,
 ) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("frazil version ", env!("CARGO_PKG_VERSION")).to_string())
@@ -44,25 +52,80 @@ pub(super) fn writer_properties(
         .set_dictionary_page_size_limit(properties.dictionary_bytes)
         .set_statistics_truncate_length(Some(STATISTICS_BYTES))
         .set_column_index_truncate_length(Some(STATISTICS_BYTES));
+    let mut arrays = leaf_arrays(sample).into_iter();
     for (leaf, column) in schema.leaves.iter().zip(schema.parquet.columns()) {
-        if let Some(array) = find(sample, &leaf.position)
-            && is_mostly_distinct(&array)
-        {
-            builder = builder.set_column_dictionary_enabled(column.path().clone(), false);
-        }
+        let array = arrays.next();
+        let fixed = properties.column_encodings.get(&leaf.name).copied();
+        let encoding = fixed.unwrap_or_else(|| {
+            let column = (leaf.id, column.physical_type());
+            let chosen = lessons.choose(column, |can_spill| {
+                let choice = Choice {
+                    physical: column.1,
+                    deltas: properties.deltas,
+                    dictionary: !can_spill,
+                };
+                sample::choose(choice, array.as_ref()?)
+            });
+            match many && chosen.packs() {
+                true => ColumnEncoding::Plain,
+                false => chosen,
+            }
+        });
+        builder = encoding.apply(builder, column);
         builder = bloom(builder, properties, &leaf.name, column.path());
     }
     builder.build()
 }
 
-/// Returns the column at `position`; none inside lists and maps.
-pub(super) fn find(batch: &RecordBatch, position: &[usize]) -> Option<ArrayRef> {
-    let (first, rest) = position.split_first()?;
-    let mut array = batch.columns().get(*first)?.clone();
-    for index in rest {
-        array = array.as_struct_opt()?.columns().get(*index)?.clone();
+/// Learns from a finished file which dictionaries outgrew their page.
+pub(super) fn learn(lessons: &Lessons, schema: &FileSchema, metadata: &ParquetMetaData) {
+    for (index, leaf) in schema.leaves.iter().enumerate() {
+        let chunks = metadata.row_groups().iter();
+        let mut chunks = chunks.map(|group| group.column(index));
+        if let Some(chunk) = chunks.find(|chunk| kind::has_spilled(chunk)) {
+            lessons.spilled((leaf.id, chunk.column_type()));
+        }
     }
-    Some(array)
+}
+
+/// Returns the arrays of the Parquet columns of a batch, in their order.
+pub(super) fn leaf_arrays(batch: &RecordBatch) -> Vec<ArrayRef> {
+    let mut found = Vec::new();
+    for array in batch.columns() {
+        descend(array, &mut found);
+    }
+    found
+}
+
+fn descend(array: &ArrayRef, found: &mut Vec<ArrayRef>) {
+    match array.data_type() {
+        DataType::Struct(_) => {
+            for child in array.as_struct().columns() {
+                descend(child, found);
+            }
+        }
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            descend(&within(list.values(), list.offsets()), found);
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            descend(&within(list.values(), list.offsets()), found);
+        }
+        DataType::Map(..) => {
+            let map = array.as_map();
+            descend(&within(map.keys(), map.offsets()), found);
+            descend(&within(map.values(), map.offsets()), found);
+        }
+        _ => found.push(array.clone()),
+    }
+}
+
+/// Returns the entries that belong to the rows of a list, which may be a slice of a larger one.
+fn within<O: arrow_array::OffsetSizeTrait>(values: &ArrayRef, offsets: &[O]) -> ArrayRef {
+    let at = |offset: Option<&O>| offset.map_or(0, |offset| offset.as_usize());
+    let (start, end) = (at(offsets.first()), at(offsets.last()));
+    values.slice(start, end - start)
 }
 
 fn bloom(
@@ -82,43 +145,4 @@ fn bloom(
         .set_column_bloom_filter_enabled(path.clone(), true)
         .set_column_bloom_filter_fpp(path.clone(), filter.fpp)
         .set_column_bloom_filter_ndv(path.clone(), values)
-}
-
-fn is_mostly_distinct(array: &ArrayRef) -> bool {
-    let rows = array.len().min(SAMPLE_ROWS);
-    let valid = (0..rows).filter(|row| array.is_valid(*row));
-    let (count, distinct) = match array.data_type() {
-        DataType::Utf8 => {
-            let array = array.as_string::<i32>();
-            tally(valid.map(|row| array.value(row).as_bytes()))
-        }
-        DataType::LargeBinary => {
-            let array = array.as_binary::<i64>();
-            tally(valid.map(|row| array.value(row)))
-        }
-        DataType::FixedSizeBinary(_) => {
-            let array = array.as_fixed_size_binary();
-            tally(valid.map(|row| array.value(row)))
-        }
-        kind => match kind.primitive_width() {
-            Some(width) => {
-                let data = array.to_data();
-                let values = data.buffers().first().map(|values| values.as_slice());
-                let values = values.unwrap_or_default();
-                let start = data.offset() * width;
-                tally(valid.filter_map(|row| {
-                    let at = start + row * width;
-                    values.get(at..at + width)
-                }))
-            }
-            None => return false,
-        },
-    };
-    count >= SAMPLE_ROWS_MIN && distinct * 2 > count
-}
-
-fn tally<'a>(values: impl Iterator<Item = &'a [u8]>) -> (usize, usize) {
-    let mut seen = HashSet::new();
-    let count = values.map(|value| seen.insert(value)).count();
-    (count, seen.len())
 }

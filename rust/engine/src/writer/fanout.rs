@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::ArrowError;
@@ -15,21 +14,31 @@ use frazil_core::{Result, SinkError};
 use iceberg::spec::{DataFile, PartitionSpec, Schema};
 use tokio::runtime::Handle;
 
+use super::encoding::Lessons;
 use super::file::{DataFileWriter, FinishedFile, Format};
 use super::location::Locations;
 use super::properties::FileProperties;
 use super::schema::FileSchema;
 use super::upload::{FileStore, Uploads};
+use crate::memory::Meter;
 
 /// Rows and bytes of one partition that are worth encoding.
 const GATHER_ROWS: usize = frazil_core::limits::BATCH_ROWS;
-const GATHER_BYTES: usize = 8 << 20;
-/// Pieces of one partition before they are joined: tiny Arrow arrays are mostly overhead.
-const PIECES_MAX: usize = 64;
+const GATHER_BYTES: usize = frazil_core::limits::BATCH_BYTES;
+/// Pieces of one partition, of about the same size, that are joined: tiny Arrow arrays are mostly
+/// overhead. What was joined is joined again with its like, so that each row is copied a few times only.
+const PIECES_ALIKE: usize = 8;
 /// Bytes of one partition that are sorted together: a run. Each becomes a row group, or several.
 const RUN_BYTES: usize = 4 * GATHER_BYTES;
+/// Bytes of a partition beside its rows: key, path, places in tables.
+const PARTITION_BYTES: usize = 768;
+/// Bytes of a column of a batch beside what Arrow counts: what shares its buffers.
+const COLUMN_BYTES: usize = 160;
 /// Rows between two looks at the size of a file.
 const ENCODE_ROWS: usize = 8_192;
+
+/// Files that are open at once and still get delta encodings.
+const DELTA_FILES: usize = 16;
 
 /// What a table writer needs to know.
 #[derive(Debug, Clone)]
@@ -55,6 +64,13 @@ pub struct TableWriterConfig {
     pub order: Option<Arc<FileOrder>>,
     /// Bytes of one partition that are sorted together.
     pub run_bytes: usize,
+    /// Counts the bytes of files that are on their way to the storage.
+    pub in_flight: Meter,
+    /// What earlier writers of the table learned about its columns, for this one to use and add to.
+    pub lessons: Arc<Lessons>,
+    /// Whether the last column of batches is no column of the schema but numbers of their rows, of
+    /// type `UInt32`: [`SealedFiles::wait_numbered`] says where each row has come to lie.
+    pub numbered: bool,
 }
 
 impl TableWriterConfig {
@@ -76,6 +92,9 @@ impl TableWriterConfig {
             writers_max_open: 64,
             order: None,
             run_bytes: RUN_BYTES,
+            in_flight: Meter::detached(),
+            lessons: Arc::default(),
+            numbered: false,
         }
     }
 }
@@ -116,6 +135,10 @@ pub struct TableWriter {
     partitions: HashMap<PartitionKey, Partition>,
     open: usize,
     held: usize,
+    /// The part of `held` that open files have.
+    held_by_files: usize,
+    /// What is known of files that ended.
+    ended: usize,
     rows: u64,
     calls: u64,
     /// Set while rows move, so that an error on their way cannot be forgotten.
@@ -146,21 +169,30 @@ impl TableWriter {
             config.target_file_bytes,
             config.zstd_level,
         )?;
+        let schema = FileSchema::new(&config.schema)?;
+        properties.check(&schema)?;
+        let schema = match config.numbered {
+            true => schema.with_numbers(),
+            false => schema,
+        };
         Ok(TableWriter {
             partitioner: Partitioner::new(&config.spec, &config.schema)?,
             locations: Locations::new(&config.location, &config.properties, &config.file_prefix)?,
-            uploads: Uploads::new(Arc::new(store), runtime),
+            uploads: Uploads::new(Arc::new(store), runtime, config.in_flight),
             writers_max_open: config.writers_max_open.max(1),
             order: config.order,
             run_bytes: config.run_bytes,
             format: Format {
-                schema: FileSchema::new(&config.schema)?,
+                schema,
                 properties,
                 spec_id: config.spec.spec_id(),
+                lessons: config.lessons,
             },
             partitions: HashMap::new(),
             open: 0,
             held: 0,
+            held_by_files: 0,
+            ended: 0,
             rows: 0,
             calls: 0,
             broken: false,
@@ -188,6 +220,21 @@ impl TableWriter {
             partition.bytes as u64 + file
         });
         ended + open.sum::<u64>()
+    }
+
+    /// Returns the bytes that gathered rows hold.
+    pub fn gathered_bytes(&self) -> usize {
+        self.held - self.held_by_files
+    }
+
+    /// Returns the bytes that open files hold.
+    pub fn file_bytes(&self) -> usize {
+        self.held_by_files
+    }
+
+    /// Returns the bytes that describe the files that ended. Only a seal begins to give them back.
+    pub fn ended_bytes(&self) -> usize {
+        self.ended
     }
 
     /// Returns the part of [`TableWriter::bytes`] that is on its way to the storage.
@@ -235,14 +282,14 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Ends files, those that hold most memory first, until at most `bytes` are held or only
-    /// uploads are left, which need time and not another call.
+    /// Ends files, those that hold most memory first, until gathered rows and open files hold at most
+    /// `bytes`. Uploads are left out: they need time, and not smaller files.
     pub fn shrink_to(&mut self, bytes: usize) -> Result<()> {
         self.guarded(|writer| writer.end_largest(bytes))
     }
 
     fn end_largest(&mut self, bytes: usize) -> Result<()> {
-        while self.bytes() > bytes && self.held > 0 {
+        while self.held > bytes {
             let largest = self
                 .partitions
                 .values()
@@ -262,6 +309,7 @@ impl TableWriter {
         Ok(SealedFiles {
             files: self.finished,
             rows: self.rows,
+            described: self.ended,
             in_flight: self.uploads.in_flight_counter(),
         })
     }
@@ -291,7 +339,10 @@ impl TableWriter {
                 touched: 0,
             },
         };
-        let bytes = piece.get_array_memory_size();
+        let mut bytes = self.batch_bytes(&piece);
+        if partition.bytes == 0 && partition.file.is_none() {
+            bytes += PARTITION_BYTES;
+        }
         partition.touched = self.calls;
         partition.rows += piece.num_rows();
         partition.bytes += bytes;
@@ -304,10 +355,35 @@ impl TableWriter {
         };
         if is_due {
             self.encode(&mut partition)?;
-        } else if partition.pieces.len() >= PIECES_MAX {
-            self.join(&mut partition)?;
+        } else {
+            self.join_alike(&mut partition)?;
         }
         self.partitions.insert(partition.key.clone(), partition);
+        Ok(())
+    }
+
+    fn batch_bytes(&self, batch: &RecordBatch) -> usize {
+        batch.get_array_memory_size() + COLUMN_BYTES * self.format.schema.parquet.num_columns()
+    }
+
+    /// Joins the last pieces of a partition for as long as none of them is larger than all behind it.
+    fn join_alike(&mut self, partition: &mut Partition) -> Result<()> {
+        while partition.pieces.len() >= PIECES_ALIKE {
+            let tail = partition.pieces.len() - PIECES_ALIKE;
+            let pieces = &partition.pieces[tail..];
+            let rows: usize = pieces.iter().map(RecordBatch::num_rows).sum();
+            if 2 * pieces[0].num_rows() > rows {
+                break;
+            }
+            let joined =
+                concat_batches(&self.format.schema.gathered, pieces).map_err(arrow_error)?;
+            let before: usize = pieces.iter().map(|piece| self.batch_bytes(piece)).sum();
+            let after = self.batch_bytes(&joined);
+            self.held = self.held - before + after;
+            partition.bytes = partition.bytes - before + after;
+            partition.pieces.truncate(tail);
+            partition.pieces.push(joined);
+        }
         Ok(())
     }
 
@@ -315,9 +391,9 @@ impl TableWriter {
     fn join(&mut self, partition: &mut Partition) -> Result<()> {
         // Above a few gathers' worth, 32-bit string offsets might not hold all pieces together.
         if partition.pieces.len() > 1 && partition.bytes <= 2 * RUN_BYTES {
-            let joined = concat_batches(&self.format.schema.arrow, &partition.pieces)
+            let joined = concat_batches(&self.format.schema.gathered, &partition.pieces)
                 .map_err(arrow_error)?;
-            let bytes = joined.get_array_memory_size();
+            let bytes = self.batch_bytes(&joined);
             self.held = self.held - partition.bytes + bytes;
             partition.bytes = bytes;
             partition.pieces = vec![joined];
@@ -356,7 +432,7 @@ impl TableWriter {
             && run.num_rows() > 0
         {
             let seam = [last, &run.slice(0, 1)];
-            let seam = concat_batches(&self.format.schema.arrow, seam).map_err(arrow_error)?;
+            let seam = concat_batches(&self.format.schema.gathered, seam).map_err(arrow_error)?;
             if order.rows.sort(&seam)?.is_some() {
                 file.break_order();
             }
@@ -379,21 +455,30 @@ impl TableWriter {
         };
         file.end_row_group()?;
         let bytes = file.memory();
-        self.held = self.held - partition.file_bytes + bytes;
-        partition.file_bytes = bytes;
+        self.count_file(partition, bytes);
         Ok(())
     }
 
+    fn count_file(&mut self, partition: &mut Partition, bytes: usize) {
+        self.held = self.held - partition.file_bytes + bytes;
+        self.held_by_files = self.held_by_files - partition.file_bytes + bytes;
+        partition.file_bytes = bytes;
+    }
+
     fn encode_slice(&mut self, partition: &mut Partition, batch: &RecordBatch) -> Result<()> {
+        let numbered = self.format.schema.numbers(batch)?;
+        let (batch, numbers) = match &numbered {
+            Some((batch, numbers)) => (batch, Some(numbers)),
+            None => (batch, None),
+        };
         let mut file = match partition.file.take() {
             Some(file) => file,
             None => self.open(&partition.path, batch)?,
         };
-        file.write(&self.format, batch)?;
+        file.write(&self.format, batch, numbers)?;
         let is_full = file.size() >= self.format.properties.target_file_bytes;
         let bytes = file.memory();
-        self.held = self.held - partition.file_bytes + bytes;
-        partition.file_bytes = bytes;
+        self.count_file(partition, bytes);
         partition.file = Some(file);
         if is_full {
             self.finish(partition)?;
@@ -407,7 +492,8 @@ impl TableWriter {
         }
         let location = self.locations.next(path);
         let upload = self.uploads.start(&location)?;
-        let file = DataFileWriter::open(&self.format, location, upload, sample)?;
+        let many = self.open >= DELTA_FILES;
+        let file = DataFileWriter::open(&self.format, location, upload, sample, many)?;
         self.open += 1;
         Ok(file)
     }
@@ -445,13 +531,22 @@ impl TableWriter {
             return Ok(());
         };
         self.open -= 1;
-        self.held -= partition.file_bytes;
-        partition.file_bytes = 0;
+        self.count_file(partition, 0);
         let order_id = self.order.as_ref().and_then(|order| order.id);
         let finished = file.finish(&self.format, partition.key.values(), order_id)?;
+        let numbers = finished.numbers.len() * size_of::<u32>();
+        self.ended += described_bytes(&finished.data_file) + numbers;
         self.finished.push(finished);
         Ok(())
     }
+}
+
+/// Returns about how many bytes describe a file: a name, its task, and by column six numbers and two
+/// bounds, in hash tables that are half full.
+fn described_bytes(file: &DataFile) -> usize {
+    const FILE: usize = 1_536;
+    const COLUMN: usize = 320;
+    FILE + COLUMN * file.value_counts().len() + 2 * file.file_path().len()
 }
 
 fn arrow_error(error: ArrowError) -> SinkError {
@@ -463,7 +558,8 @@ fn arrow_error(error: ArrowError) -> SinkError {
 pub struct SealedFiles {
     files: Vec<FinishedFile>,
     rows: u64,
-    in_flight: Arc<AtomicUsize>,
+    described: usize,
+    in_flight: Meter,
 }
 
 impl SealedFiles {
@@ -474,7 +570,12 @@ impl SealedFiles {
 
     /// Returns the bytes that are in memory still, on their way to the storage.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.in_flight.get()
+    }
+
+    /// Returns the bytes of memory that describe the files.
+    pub fn described_bytes(&self) -> usize {
+        self.described
     }
 
     /// Returns the bytes of all files.
@@ -488,6 +589,13 @@ impl SealedFiles {
 
     /// Waits until every file is durable and returns what describes them. Fails if one upload did.
     pub async fn wait(self) -> Result<Vec<DataFile>> {
+        let files = self.wait_numbered().await?;
+        Ok(files.into_iter().map(|(file, _)| file).collect())
+    }
+
+    /// As [`wait`](Self::wait), with the numbers of the rows of each file in their order, where
+    /// batches had some.
+    pub async fn wait_numbered(self) -> Result<Vec<(DataFile, Vec<u32>)>> {
         let mut files = Vec::with_capacity(self.files.len());
         let mut failed = None;
         // All are awaited, so that nothing of this writer goes on after an error was returned.
@@ -496,7 +604,7 @@ impl SealedFiles {
                 Err(SinkError::internal("an upload ended without a result").caused_by(error))
             });
             match result {
-                Ok(()) => files.push(file.data_file),
+                Ok(()) => files.push((file.data_file, file.numbers)),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }

@@ -1,14 +1,16 @@
 //! One Parquet file that is being written.
 
-use arrow_array::RecordBatch;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, UInt32Array};
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Struct};
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::errors::ParquetError;
 use tokio::task::JoinHandle;
 
-use super::encoding::writer_properties;
+use super::columns::ColumnsWriter;
+use super::cores::Cores;
+use super::encoding::{Lessons, learn, writer_properties};
 use super::metrics::{Observed, column_metrics};
 use super::properties::FileProperties;
 use super::schema::FileSchema;
@@ -20,64 +22,82 @@ pub(super) struct Format {
     pub(super) schema: FileSchema,
     pub(super) properties: FileProperties,
     pub(super) spec_id: i32,
+    pub(super) lessons: Arc<Lessons>,
 }
 
 /// A file whose encoding has ended and whose upload goes on.
 #[derive(Debug)]
 pub(super) struct FinishedFile {
     pub(super) data_file: DataFile,
+    /// The numbers of the rows in their order, where batches had some.
+    pub(super) numbers: Vec<u32>,
     pub(super) upload: JoinHandle<Result<()>>,
 }
 
 /// Encodes batches into one file. Dropped before [`DataFileWriter::finish`], it aborts the upload.
 pub(super) struct DataFileWriter {
-    writer: ArrowWriter<Upload>,
+    writer: ColumnsWriter<Upload>,
     location: String,
     observed: Observed,
     rows: u64,
+    numbers: Vec<u32>,
     /// A row came before one that was written earlier.
     is_out_of_order: bool,
 }
 
 impl DataFileWriter {
-    /// Opens a file at `location`; `sample` is what it begins with.
+    /// Opens a file at `location`, one of `many` or not; `sample` is what it begins with.
     pub(super) fn open(
         format: &Format,
         location: String,
         upload: Upload,
         sample: &RecordBatch,
+        many: bool,
     ) -> Result<Self> {
-        let options = ArrowWriterOptions::new()
-            .with_properties(writer_properties(
-                &format.properties,
-                &format.schema,
-                sample,
-            ))
-            .with_skip_arrow_metadata(true)
-            .with_parquet_schema(format.schema.parquet.clone());
-        let writer =
-            ArrowWriter::try_new_with_options(upload, format.schema.arrow.clone(), options)
-                .map_err(encode_error)?;
+        let properties = writer_properties(
+            &format.properties,
+            &format.schema,
+            &format.lessons,
+            sample,
+            many,
+        );
+        let writer = ColumnsWriter::new(
+            upload,
+            format.schema.parquet.root_schema_ptr(),
+            format.schema.arrow.clone(),
+            Arc::new(properties),
+            Cores::of_process(),
+        )
+        .map_err(encode_error)?;
         Ok(DataFileWriter {
             writer,
             location,
             observed: Observed::default(),
             rows: 0,
+            numbers: Vec::new(),
             is_out_of_order: false,
         })
     }
 
-    /// Encodes a batch of the file's schema.
-    pub(super) fn write(&mut self, format: &Format, batch: &RecordBatch) -> Result<()> {
+    /// Encodes a batch of the file's schema, whose rows have these numbers.
+    pub(super) fn write(
+        &mut self,
+        format: &Format,
+        batch: &RecordBatch,
+        numbers: Option<&UInt32Array>,
+    ) -> Result<()> {
         self.observed.observe(&format.schema, batch);
         self.writer.write(batch).map_err(encode_error)?;
         self.rows += batch.num_rows() as u64;
+        if let Some(numbers) = numbers {
+            self.numbers.extend_from_slice(numbers.values());
+        }
         Ok(())
     }
 
     /// Ends the row group; the next rows begin another one.
     pub(super) fn end_row_group(&mut self) -> Result<()> {
-        self.writer.flush().map_err(encode_error)
+        self.writer.end_group().map_err(encode_error)
     }
 
     /// The next rows are not in order with those before.
@@ -87,12 +107,13 @@ impl DataFileWriter {
 
     /// Returns about how large the file would be if it ended now.
     pub(super) fn size(&self) -> u64 {
-        (self.writer.bytes_written() + self.writer.in_progress_size()) as u64
+        self.writer.size() as u64
     }
 
     /// Returns the bytes of memory that the open row group and the unfilled part hold.
     pub(super) fn memory(&self) -> usize {
-        self.writer.memory_size() + self.writer.inner().buffered()
+        let numbers = self.numbers.capacity() * size_of::<u32>();
+        self.writer.memory() + self.writer.sink().buffered() + numbers
     }
 
     /// Writes the footer and describes the file, which is sorted by the table's order `order_id` if
@@ -104,7 +125,8 @@ impl DataFileWriter {
         order_id: Option<i32>,
     ) -> Result<FinishedFile> {
         let metadata = self.writer.finish().map_err(encode_error)?;
-        let upload = self.writer.inner_mut();
+        learn(&format.lessons, &format.schema, &metadata);
+        let upload = self.writer.sink_mut();
         let task = upload.finish()?;
         let properties = &format.properties;
         let mode = |name: &str, index| properties.metrics_mode(name, index);
@@ -137,6 +159,7 @@ impl DataFileWriter {
             })?;
         Ok(FinishedFile {
             data_file,
+            numbers: self.numbers,
             upload: task,
         })
     }

@@ -74,6 +74,10 @@ impl Locations {
     pub(super) fn next(&mut self, partition: &str) -> String {
         let file = format!("{}-{}.parquet", self.prefix, self.next);
         self.next += 1;
+        self.place(partition, file)
+    }
+
+    fn place(&self, partition: &str, file: String) -> String {
         let name = if partition.is_empty() {
             file.clone()
         } else {
@@ -91,6 +95,19 @@ impl Locations {
             None => format!("{data}/{hash}-{name}"),
         }
     }
+}
+
+/// Returns where a file called `name` lies among the data files of a table.
+///
+/// # Errors
+///
+/// `TABLE_PROPERTY_UNSUPPORTED` when a Java class would say where.
+pub fn beside_data(
+    table: &str,
+    properties: &HashMap<String, String>,
+    name: String,
+) -> Result<String> {
+    Ok(Locations::new(table, properties, "")?.place("", name))
 }
 
 /// Returns the last two parts of the table's location.

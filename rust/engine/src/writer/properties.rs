@@ -6,8 +6,15 @@ use std::str::FromStr;
 use frazil_core::{Result, SinkError};
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 
+use super::encoding::ColumnEncoding;
+use super::schema::FileSchema;
+
 const BLOOM_ENABLED: &str = "write.parquet.bloom-filter-enabled.column.";
 const BLOOM_FPP: &str = "write.parquet.bloom-filter-fpp.column.";
+/// Whether encodings are chosen among all that the readers of docs/compatibility.md read, or only
+/// among those that every reader does. Iceberg has no property for it.
+const ENCODINGS: &str = "frazil.parquet.encodings";
+const ENCODING_COLUMN: &str = "frazil.parquet.encoding.column.";
 const METRICS_DEFAULT: &str = "write.metadata.metrics.default";
 const METRICS_COLUMN: &str = "write.metadata.metrics.column.";
 const METRICS_COLUMNS_MAX: &str = "write.metadata.metrics.max-inferred-column-defaults";
@@ -67,6 +74,10 @@ pub(super) struct FileProperties {
     pub(super) bloom_filters: Vec<BloomFilter>,
     pub(super) bloom_bytes_max: usize,
     pub(super) target_file_bytes: u64,
+    /// Delta encodings may be chosen.
+    pub(super) deltas: bool,
+    /// The encodings of columns, by name, that are not chosen.
+    pub(super) column_encodings: HashMap<String, ColumnEncoding>,
     metrics_default: Option<MetricsMode>,
     metrics_columns: HashMap<String, MetricsMode>,
     metrics_columns_max: usize,
@@ -96,10 +107,23 @@ impl FileProperties {
             bloom_filters: bloom_filters(table)?,
             bloom_bytes_max: number(table, "write.parquet.bloom-filter-max-bytes", 1 << 20)?,
             target_file_bytes: number(table, "write.target-file-size-bytes", target)?,
+            deltas: deltas(table)?,
+            column_encodings: columns(table, ENCODING_COLUMN)?,
             metrics_default: parse(table, METRICS_DEFAULT)?,
             metrics_columns: columns(table, METRICS_COLUMN)?,
             metrics_columns_max: parse(table, METRICS_COLUMNS_MAX)?.unwrap_or(100),
         })
+    }
+
+    /// Refuses an encoding that the type of its column cannot have.
+    pub(super) fn check(&self, schema: &FileSchema) -> Result<()> {
+        for (leaf, column) in schema.leaves.iter().zip(schema.parquet.columns()) {
+            let encoding = self.column_encodings.get(&leaf.name);
+            if encoding.is_some_and(|encoding| !encoding.fits(column.physical_type())) {
+                return Err(invalid(&format!("{ENCODING_COLUMN}{}", leaf.name)));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the mode of the column called `name`, the `index`th of all.
@@ -162,6 +186,15 @@ fn compression(table: &HashMap<String, String>, zstd_level: i32) -> Result<Compr
         }
         Some(_) => return Err(invalid(key)),
     })
+}
+
+fn deltas(table: &HashMap<String, String>) -> Result<bool> {
+    let text = table.get(ENCODINGS).map(|text| text.to_ascii_lowercase());
+    match text.as_deref() {
+        None | Some("auto") => Ok(true),
+        Some("plain-dictionary") => Ok(false),
+        Some(_) => Err(invalid(ENCODINGS)),
+    }
 }
 
 fn bloom_filters(table: &HashMap<String, String>) -> Result<Vec<BloomFilter>> {
@@ -252,6 +285,7 @@ mod tests {
         );
         assert_eq!(properties.row_group_bytes, 128 << 20);
         assert_eq!(properties.target_file_bytes, 256 << 20);
+        assert!(properties.deltas);
         assert_eq!(properties.metrics_mode("x", 99), MetricsMode::Truncate(16));
         assert_eq!(properties.metrics_mode("x", 100), MetricsMode::None);
     }
@@ -266,6 +300,8 @@ mod tests {
             ("write.parquet.bloom-filter-enabled.column.id", "true"),
             ("write.parquet.bloom-filter-enabled.column.x", "false"),
             ("write.parquet.bloom-filter-fpp.column.id", "0.05"),
+            ("frazil.parquet.encodings", "plain-dictionary"),
+            ("frazil.parquet.encoding.column.a.b", "DELTA_BYTE_ARRAY"),
             ("write.metadata.metrics.default", "counts"),
             ("write.metadata.metrics.column.id", "truncate(4)"),
         ])
@@ -281,6 +317,9 @@ mod tests {
             properties.bloom_filters,
             [BloomFilter { column, fpp: 0.05 }]
         );
+        assert!(!properties.deltas);
+        let encodings = [("a.b".to_string(), ColumnEncoding::DeltaByteArray)];
+        assert_eq!(properties.column_encodings, encodings.into());
         assert_eq!(properties.metrics_mode("id", 500), MetricsMode::Truncate(4));
         assert_eq!(properties.metrics_mode("x", 0), MetricsMode::Counts);
     }
@@ -294,6 +333,8 @@ mod tests {
             ("write.parquet.page-size-bytes", "1MB"),
             ("write.parquet.bloom-filter-fpp.column.id", "2"),
             ("write.metadata.metrics.default", "truncate(0)"),
+            ("frazil.parquet.encodings", "delta"),
+            ("frazil.parquet.encoding.column.id", "rle"),
         ] {
             let enabled = ("write.parquet.bloom-filter-enabled.column.id", "true");
             let error = read(&[(key, value), enabled]).unwrap_err();

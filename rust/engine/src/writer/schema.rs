@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_schema::SchemaRef as ArrowSchemaRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef as ArrowSchemaRef};
 use frazil_core::{Result, SinkError};
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{PrimitiveType, Schema, Type};
@@ -11,6 +13,9 @@ use parquet::arrow::ArrowSchemaConverter;
 use parquet::basic::{LogicalType, Type as PhysicalType};
 use parquet::errors::Result as ParquetResult;
 use parquet::schema::types::{SchemaDescriptor, Type as ParquetType, TypePtr};
+
+/// The column of batches that numbers their rows. Columns of tables are found by their place.
+const NUMBER: &str = "frazil.number";
 
 /// One Parquet column.
 #[derive(Debug)]
@@ -35,8 +40,10 @@ impl Leaf {
 /// The schema of a table's data files.
 #[derive(Debug)]
 pub(super) struct FileSchema {
-    /// What batches must look like.
+    /// What the columns of files look like in batches.
     pub(super) arrow: ArrowSchemaRef,
+    /// What batches must look like: the same, or with numbers of the rows behind the columns.
+    pub(super) gathered: ArrowSchemaRef,
     /// What files look like.
     pub(super) parquet: SchemaDescriptor,
     /// The footer value `iceberg.schema`, as Iceberg's Java library writes it.
@@ -63,23 +70,57 @@ impl FileSchema {
         let parquet = SchemaDescriptor::new(root.map_err(|error| unusable(&error))?);
         let leaves = leaves(schema, &parquet)?;
         let json = serde_json::to_string(schema).map_err(|error| unusable(&error))?;
+        let arrow = Arc::new(arrow);
         Ok(FileSchema {
-            arrow: Arc::new(arrow),
+            gathered: Arc::clone(&arrow),
+            arrow,
             parquet,
             json,
             leaves,
         })
     }
 
+    /// Adds the column with the numbers of the rows, which no file gets.
+    pub(super) fn with_numbers(mut self) -> Self {
+        let number = Arc::new(Field::new(NUMBER, DataType::UInt32, false));
+        let fields = self.arrow.fields().iter().cloned().chain([number]);
+        let metadata = self.arrow.metadata().clone();
+        self.gathered = Arc::new(ArrowSchema::new_with_metadata(
+            fields.collect::<Vec<_>>(),
+            metadata,
+        ));
+        self
+    }
+
+    /// Takes the numbers of the rows off a batch; `None` when batches have none.
+    pub(super) fn numbers(
+        &self,
+        batch: &RecordBatch,
+    ) -> Result<Option<(RecordBatch, UInt32Array)>> {
+        if Arc::ptr_eq(&self.arrow, &self.gathered) {
+            return Ok(None);
+        }
+        let lost = || SinkError::internal("the rows of a batch lost their numbers");
+        let mut columns = batch.columns().to_vec();
+        let numbers = columns.pop().ok_or_else(lost)?;
+        let numbers = numbers.as_primitive_opt::<UInt32Type>().ok_or_else(lost)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let rest = RecordBatch::try_new_with_options(self.arrow.clone(), columns, &options);
+        Ok(Some((
+            rest.map_err(|error| lost().caused_by(error))?,
+            numbers.clone(),
+        )))
+    }
+
     /// Gives `batch` exactly this schema: the same columns in the same order, with field ids.
     pub(super) fn align(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        if Arc::ptr_eq(batch.schema_ref(), &self.arrow) {
+        if Arc::ptr_eq(batch.schema_ref(), &self.gathered) {
             return Ok(batch);
         }
         let options = RecordBatchOptions::new()
             .with_match_field_names(false)
             .with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(self.arrow.clone(), batch.columns().to_vec(), &options)
+        RecordBatch::try_new_with_options(self.gathered.clone(), batch.columns().to_vec(), &options)
             .map_err(|error| {
                 SinkError::internal("a batch does not have the schema of its table")
                     .caused_by(error)

@@ -10,6 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use frazil_core::Result;
 use frazil_core::config::SinkConfig;
+use frazil_core::memory::{Limit, LimitKind};
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::testing::{FrameBuilder, Row, Value, decode_effects, encode_request};
 use frazil_core::wire::{Effects, Request, SourceKind, SourceSchema};
@@ -17,6 +18,7 @@ use frazil_engine::Session;
 use frazil_engine::admin::Admin;
 use frazil_engine::catalog::{self, Catalog, CommitOutcome, LoadedTable, TableCommit};
 use frazil_engine::commit::manifests_of;
+use frazil_engine::memory::Memory;
 use frazil_engine::runtime::Runtime;
 use iceberg::spec::{DataFile, SnapshotReference, SnapshotRetention};
 use iceberg::{TableIdent, TableUpdate};
@@ -30,6 +32,8 @@ pub(crate) struct Bed {
     directory: TempDir,
     settings: BTreeMap<String, String>,
     runtime: Arc<Runtime>,
+    /// A pool of its own: tests run side by side.
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl Bed {
@@ -41,6 +45,10 @@ impl Bed {
         let bed = Bed {
             settings: BTreeMap::new(),
             runtime: Runtime::shared().unwrap(),
+            memory: Memory::new(Some(Limit {
+                bytes: 8 << 30,
+                kind: LimitKind::Machine,
+            })),
             directory,
         };
         bed.with("name", &name)
@@ -79,7 +87,7 @@ impl Bed {
     }
 
     pub(crate) fn open_with(&self, more: &[(&str, &str)]) -> Result<Task> {
-        let session = Session::open(self.settings(more))?;
+        let session = Session::open_in(&self.memory, self.settings(more))?;
         let schema = session.register_schema(&order_schema().to_bytes())?;
         Ok(Task { session, schema })
     }
@@ -138,7 +146,7 @@ impl Bed {
         self.change(table, TableUpdate::RemoveSnapshots { snapshot_ids });
     }
 
-    fn change(&self, table: &str, update: TableUpdate) {
+    pub(crate) fn change(&self, table: &str, update: TableUpdate) {
         let loaded = self.load(table);
         let commit = TableCommit {
             requirements: vec![],
@@ -280,6 +288,12 @@ impl Bed {
     /// The URI of a directory of this bed.
     pub(crate) fn place(&self, name: &str) -> String {
         format!("file://{}/{name}/", self.directory.path().display())
+    }
+
+    /// The file that the catalog takes for the table's metadata.
+    pub(crate) fn metadata_file(&self, table: &str) -> std::path::PathBuf {
+        let location = self.load(table).metadata_location.unwrap();
+        std::path::PathBuf::from(location.strip_prefix("file://").unwrap())
     }
 
     pub(crate) fn data_directory(&self, table: &str) -> std::path::PathBuf {

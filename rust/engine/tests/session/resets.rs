@@ -59,7 +59,7 @@ fn a_reset_back_is_written_again_once() {
     assert_eq!(admin.reset([(p(0), Some(4))]).unwrap(), 1);
     assert_eq!(admin.reset([(p(0), Some(4))]).unwrap(), 1, "one reset");
     assert_eq!(admin.epoch().unwrap(), 1);
-    assert_eq!(bed.snapshots(TABLE), 1, "a reset makes no snapshot");
+    assert_eq!(bed.snapshots(TABLE), 2, "a reset moves the branch once");
     let task = bed.task_of_now();
     task.put(4..8);
     task.until_durable(8);
@@ -140,6 +140,24 @@ fn a_task_from_before_a_reset_is_stopped() {
     });
     assert_eq!(refused.code(), "WRITER_FENCED");
     assert_eq!(bed.ids(TABLE), twice(0..3, 0..4));
+}
+
+// Promise: a reset fences a task that goes on without having heard of it, also one whose rows are new to the
+// table and whose process remembers the table from its last commit
+#[test]
+fn a_commit_from_before_a_reset_is_refused_after_it() {
+    let bed = Bed::new("db.orders").slow();
+    let bed = bed.with("iceberg.table.db.orders.commit-rows", "4");
+    let zombie = bed.task_of_now();
+    zombie.put(0..4);
+    zombie.until_durable(4);
+    zombie.put(4..6);
+    assert_eq!(bed.admin().reset([(p(0), Some(4))]).unwrap(), 1);
+    zombie.revoke(&[0]);
+    assert_eq!(until_failed(&zombie).code(), "WRITER_FENCED");
+    assert_eq!(bed.ids(TABLE), [0, 1, 2, 3]);
+    bed.task_of_now().deliver_by_closing(4, 6);
+    assert_eq!(bed.ids(TABLE), [0, 1, 2, 3, 4, 5]);
 }
 
 #[test]

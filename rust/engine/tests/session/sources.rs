@@ -146,8 +146,9 @@ fn nothing_masked_comes_by_keys_or_headers() {
 fn findings(bed: &Bed, source: &SourceSchema) -> TableFindings {
     let source = Arc::new(source.clone());
     let (config, catalog) = (bed.config(), bed.catalog());
+    let tables = compat::tables(&config, TOPIC, &[]).expect("the topic has a table");
     let mut found = bed
-        .wait(compat::check(&config, &catalog, &source))
+        .wait(compat::check(&tables, &catalog, &source))
         .expect("the catalog answers");
     assert_eq!(found.len(), 1);
     found.remove(0)
@@ -197,4 +198,44 @@ fn compat_sees_what_column_rules_leave() {
         other => panic!("{other:?}"),
     };
     assert!(reason.contains("COLUMN_RULES_LEAVE_NOTHING"), "{reason}");
+}
+
+// Promise: `frazil compat` compares a schema with the tables that its topic goes to, and says so when
+// only the records know
+#[test]
+fn compat_looks_at_the_tables_of_the_topic() {
+    let names = |bed: &Bed, topic: &str, named: &[&str]| {
+        let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
+        let tables = compat::tables(&bed.config(), topic, &named);
+        tables.map(|tables| {
+            tables
+                .into_iter()
+                .map(|table| table.name)
+                .collect::<Vec<_>>()
+        })
+    };
+    let all = Bed::new("db.a,db.b");
+    assert_eq!(names(&all, "any", &[]).unwrap(), ["db.a", "db.b"]);
+    assert_eq!(names(&all, "any", &["db.b"]).unwrap(), ["db.b"]);
+    let matching = Bed::new("db.a,db.b")
+        .with("iceberg.tables.route-source", "topic")
+        .with("iceberg.table.db.a.route-regex", "left.*")
+        .with("iceberg.table.db.b.route-regex", ".*right");
+    assert_eq!(names(&matching, "left", &[]).unwrap(), ["db.a"]);
+    assert_eq!(
+        names(&matching, "left-right", &[]).unwrap(),
+        ["db.a", "db.b"]
+    );
+    let by_topic = Bed::new("").with("iceberg.tables.name-template", "raw.${topic}");
+    assert_eq!(names(&by_topic, "Orders", &[]).unwrap(), ["raw.orders"]);
+    let by_value = Bed::new("").with("iceberg.tables.name-template", "raw.${value.kind}");
+    assert_eq!(names(&by_value, "any", &["raw.x"]).unwrap(), ["raw.x"]);
+    for refused in [
+        names(&matching, "other", &[]),
+        names(&matching, "left", &["db.c"]),
+        names(&by_value, "any", &[]),
+        names(&by_value, "any", &["noname"]),
+    ] {
+        assert_eq!(refused.unwrap_err().code(), "COMPAT_TABLE_UNKNOWN");
+    }
 }

@@ -12,16 +12,20 @@ use std::time::{Duration, Instant};
 use frazil_core::control::message::{
     Body, Hello, ManifestRef, Message, Ranges, SegmentMessage, TableName,
 };
+use frazil_core::control::segment::KeyRunRef;
 use frazil_core::wire::testing::{Row, Value, decode_effects, encode_request};
 use frazil_core::wire::{ChannelRecord, Effects, Request};
 use frazil_engine::channel::ControlChannel;
 use uuid::Uuid;
 
 use crate::bed::{Bed, TOPIC, Task, ident, p};
+use crate::changes;
 
 const TABLE: &str = "db.orders";
 /// How often Java asks a channel.
 const POLL: Duration = Duration::from_millis(25);
+/// How much later a message comes than others that somebody sends before it.
+const LATE: Duration = Duration::from_secs(1);
 
 /// A control topic of one partition, and the workers that use it.
 struct Cluster {
@@ -29,8 +33,13 @@ struct Cluster {
     leader: Arc<AtomicUsize>,
     ended: Arc<AtomicBool>,
     lines: Arc<Mutex<Vec<String>>>,
+    /// What somebody sends before a message, which comes late then.
+    before: Arc<Mutex<Before>>,
     pump: Option<JoinHandle<()>>,
 }
+
+/// Makes other messages of one.
+type Before = Option<Box<dyn Fn(&[u8]) -> Vec<Vec<u8>> + Send>>;
 
 /// What the topic does to messages.
 #[derive(Clone, Copy)]
@@ -86,20 +95,33 @@ impl Cluster {
             leader: Arc::default(),
             ended: Arc::default(),
             lines: Arc::default(),
+            before: Arc::default(),
             pump: None,
         };
         let (log, leader) = (Arc::clone(&cluster.log), Arc::clone(&cluster.leader));
         let (ended, lines) = (Arc::clone(&cluster.ended), Arc::clone(&cluster.lines));
+        let before = Arc::clone(&cluster.before);
         cluster.pump = Some(std::thread::spawn(move || {
             let mut read = vec![0; channels.len()];
             let mut random = 0x9e37_79b9_u64;
+            let mut late: Vec<(Instant, Vec<u8>)> = Vec::new();
             while !ended.load(Ordering::Relaxed) {
+                let now = Instant::now();
+                let due = late.extract_if(.., |(at, _)| *at <= now);
+                log.lock().unwrap().extend(due.map(|(_, message)| message));
                 for (index, channel) in channels.iter().enumerate() {
                     let is_leader = leader.load(Ordering::Relaxed) == index;
                     let effects = exchange(channel, is_leader, &log, &mut read[index]);
                     let mut lines = lines.lock().unwrap();
                     lines.extend(effects.log.into_iter().map(|(_, line)| line));
                     for message in effects.messages {
+                        let others = before.lock().unwrap().as_ref().map(|one| one(&message));
+                        let others = others.unwrap_or_default();
+                        if !others.is_empty() {
+                            log.lock().unwrap().extend(others);
+                            late.push((Instant::now() + LATE, message));
+                            continue;
+                        }
                         random = random
                             .wrapping_mul(6_364_136_223_846_793_005)
                             .wrapping_add(1);
@@ -341,6 +363,7 @@ fn no_message_makes_a_coordinator_commit_what_no_task_has_sealed() {
             ..Ranges::default()
         }),
         manifests: vec![manifest],
+        key_run: None,
     };
     let wid = bed.config().wid;
     let send = |wid: &str, segment: SegmentMessage| {
@@ -409,6 +432,72 @@ fn no_message_makes_a_coordinator_commit_what_no_task_has_sealed() {
     task.session.close();
 }
 
+/// Makes the keys of a segment others.
+type Tampered = fn(Option<&KeyRunRef>) -> Option<KeyRunRef>;
+
+/// Another message about the segment of this one, if it is about one.
+fn tampered(wid: &str, bytes: &[u8], change: Tampered) -> Option<Vec<u8>> {
+    let message = Message::decode(wid, bytes).ok()?;
+    let Body::Segment(segment) = &message.body else {
+        return None;
+    };
+    let mut segment = segment.clone();
+    segment.key_run = change(segment.key_run.as_ref());
+    let body = Body::Segment(segment);
+    Some(Message { body, ..message }.encode().unwrap())
+}
+
+// Promise: A message that gives a segment keys of changes which it does not have, or takes them away, ends no session, and its rows are committed.
+#[test]
+fn no_message_gives_or_takes_keys_of_changes() {
+    let made_up: Tampered = |_| {
+        Some(KeyRunRef {
+            path: "file:///etc/passwd".to_owned(),
+            len: 9,
+            sha256: [0; 32],
+            rows: 5,
+        })
+    };
+    let more: Tampered = |run| {
+        let run = run.cloned().unwrap();
+        let rows = run.rows + 1;
+        Some(KeyRunRef { rows, ..run })
+    };
+    let cases: [(&str, Tampered); 4] = [
+        ("append", made_up),
+        ("upsert", made_up),
+        ("upsert", more),
+        ("upsert", |_| None),
+    ];
+    for (mode, change) in cases {
+        let bed = match mode {
+            "append" => Bed::new(TABLE),
+            mode => changes::bed(mode),
+        };
+        let bed = bed.with("tasks.max", "2");
+        let cluster = Cluster::start(&bed, 2, NO_FAULTS);
+        // It comes before the first message that the task sends about its segment.
+        let (wid, sent) = (bed.config().wid, AtomicBool::new(false));
+        *cluster.before.lock().unwrap() = Some(Box::new(move |bytes| {
+            let other = tampered(&wid, bytes, change);
+            let other = other.filter(|_| !sent.swap(true, Ordering::Relaxed));
+            other.into_iter().collect()
+        }));
+        // The process that commits hears of the other one's segments from the topic alone.
+        let task = task(&bed, 1, &[0]);
+        let rows = (0..5).map(|offset| changes::upsert_at((0, offset), offset, Some("x")));
+        changes::put(&task, rows);
+        task.until_durable(5);
+        assert_eq!(bed.ids(TABLE), [0, 1, 2, 3, 4], "{mode}");
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !cluster.has_logged("forged or changed manifest") {
+            assert!(Instant::now() < limit, "{mode}: nobody saw it");
+            std::thread::sleep(POLL);
+        }
+        task.session.close();
+    }
+}
+
 // Promise: A coordinator commits to a table that only records of another worker have named.
 #[test]
 fn a_table_that_only_another_worker_was_told_of_is_committed() {
@@ -437,4 +526,48 @@ fn a_table_that_only_another_worker_was_told_of_is_committed() {
         std::thread::sleep(Duration::from_millis(40));
     }
     assert_eq!(bed.ids("lake.ptwo"), [6, 7, 8]);
+}
+
+// Promise: the changes of all workers are committed by the one that leads, deletes alone too, and by the next leader after it
+#[test]
+fn changes_of_several_workers_go_through_the_topic() {
+    for version in ["2", "3"] {
+        let bed = changes::bed("upsert")
+            .with("tasks.max", "2")
+            .with("iceberg.tables.auto-create-props.format-version", version);
+        let cluster = Cluster::start(&bed, 2, NO_FAULTS);
+        let tasks = [task(&bed, 0, &[0]), task(&bed, 1, &[1])];
+        let until_durable = |offset: i64| {
+            let limit = Instant::now() + Duration::from_secs(40);
+            for (partition, task) in (0..).zip(&tasks) {
+                while task.pre_commit(partition, offset) != Some(offset) {
+                    assert_eq!(task.tick().rewinds, vec![]);
+                    assert!(Instant::now() < limit, "not at {offset}");
+                    std::thread::sleep(POLL);
+                }
+            }
+        };
+        let put = |first: i64, note: Option<&str>, ids: i64| {
+            for (partition, task) in (0..).zip(&tasks) {
+                let rows = (0..ids).map(|id| {
+                    let own = i64::from(partition) * 100 + id;
+                    changes::upsert_at((partition, first + id), own, note)
+                });
+                changes::put(task, rows);
+            }
+            until_durable(first + ids);
+        };
+        put(0, Some("first"), 5);
+        put(5, Some("second"), 5);
+        cluster.lead(1);
+        put(10, None, 2);
+        put(12, Some("third"), 1);
+        let mut model = BTreeMap::new();
+        for of in [0, 100] {
+            model.insert(of, "third".to_owned());
+            model.extend((2..5).map(|id| (of + id, "second".to_owned())));
+        }
+        assert_eq!(changes::seen(&bed, TABLE), model, "v{version}");
+        tasks.iter().for_each(|task| task.session.close());
+    }
 }

@@ -373,6 +373,7 @@ fn append(base: &LoadedTable, end: i64) -> TableCommit {
         snapshot_id,
         now_ms: metadata.last_updated_ms(),
         segments: &[],
+        files: None,
         state,
         keep: Keep::Property,
         anchor: &Anchor::default(),

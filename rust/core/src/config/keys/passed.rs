@@ -87,6 +87,22 @@ pub(super) const TABLE_PROPERTIES: Group = Group {
         )
         .within(1, i64::MAX),
         Key::passed(
+            "iceberg.tables.write-props.frazil.parquet.encodings",
+            String,
+            "The encodings that columns may get, chosen by their values; `auto` when neither this \
+             nor the table says. `auto`: also delta encodings, which the engines of \
+             `docs/compatibility.md` read; Iceberg for Spark reads them vectorized only in newer \
+             versions. `plain-dictionary`: only those that every reader of Parquet knows.",
+        )
+        .one_of(&["auto", "plain-dictionary"], ""),
+        Key::passed(
+            "iceberg.tables.write-props.frazil.parquet.encoding.column.*",
+            String,
+            "The encoding of a column, after its full name, whatever its values: `dictionary`, \
+             `plain`, `delta_binary_packed`, `delta_length_byte_array`, `delta_byte_array` or \
+             `byte_stream_split`.",
+        ),
+        Key::passed(
             "iceberg.tables.write-props.*",
             String,
             "A property of the table as this writer sees it.",

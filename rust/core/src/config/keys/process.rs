@@ -31,12 +31,14 @@ pub(super) const PROCESS: Group = Group {
         .or("false")
         .medium(),
         Key::own(
-            "frazil.memory.max-bytes",
+            "frazil.memory.max.bytes",
             Long,
-            "Bytes of native memory that one task may hold before it pauses.",
+            "Bytes of native memory that all tasks of a process share, of all its connectors; when \
+             these say different sizes, the largest counts. Each task is sure of 32 MiB. When not \
+             set: 50 % of what the container's limit, or else the machine, has beside the largest \
+             heap and 256 MiB (`docs/memory.md`).",
         )
-        .or("268435456")
-        .within(16 << 20, i64::MAX)
+        .within(32 << 20, i64::MAX)
         .medium(),
         Key::own(
             "frazil.writers.max-open",
@@ -103,6 +105,20 @@ pub(super) const INTERNAL: Group = Group {
         )
         .or("0")
         .within(0, i64::MAX),
+        Key::own(
+            "frazil.internal.heap-max-bytes",
+            Long,
+            "The largest heap of the JVM.",
+        )
+        .or("0")
+        .within(0, i64::MAX),
+        Key::own(
+            "frazil.internal.poll-interval-ms",
+            Long,
+            "The consumer's `max.poll.interval.ms`.",
+        )
+        .or("300000")
+        .within(1, i64::MAX),
         Key::own(
             "frazil.internal.role",
             String,

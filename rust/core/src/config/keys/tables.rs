@@ -3,8 +3,7 @@
 use super::KeyType::{Boolean, Int, List, Long, String};
 use super::{Group, Key};
 
-const CHANGES: &str = "this version appends rows; changes and deletes are not applied yet, and will \
-                       be by `iceberg.tables.default-mode`";
+const MODES: &[&str] = &["append", "upsert", "cdc"];
 
 /// Keys for all tables of the connector.
 pub(super) const DEFAULTS: Group = Group {
@@ -100,7 +99,9 @@ pub(super) const DEFAULTS: Group = Group {
         Key::own(
             "iceberg.tables.default-id-columns",
             List,
-            "The columns that identify a row: identifier fields of a table that is created.",
+            "The columns that identify a row: identifier fields of a table that is created, and the key \
+             by which rows are changed. Without them changes go by the identifier fields that the table \
+             has.",
         )
         .medium(),
         Key::own(
@@ -114,10 +115,14 @@ pub(super) const DEFAULTS: Group = Group {
         Key::own(
             "iceberg.tables.default-mode",
             String,
-            "What a record does to a table.",
+            "What a record does to a table. `append`: it becomes a row. `upsert`: it replaces the row that \
+             has its key, and a record without a value removes the row of its key. `cdc`: it is a \
+             change in the format of `iceberg.tables.default-change-format`. The key is the table's \
+             id columns.",
         )
         .or("append")
-        .one_of(&["append"], CHANGES),
+        .one_of(MODES, "")
+        .high(),
         Key::own(
             "iceberg.tables.metadata-columns",
             List,
@@ -154,16 +159,17 @@ pub(super) const DEFAULTS: Group = Group {
         Key::own(
             "iceberg.tables.cdc-field",
             String,
-            "The field of the record that holds the operation of a change.",
-        )
-        .refused(CHANGES),
+            "The field of the record that holds the operation of a change, as Tabular's sink has it: \
+             tables without a mode of their own get the mode `cdc` and the format `tabular-cdc`, with \
+             the operation there.",
+        ),
         Key::own(
             "iceberg.tables.upsert-mode-enabled",
             Boolean,
-            "Replace the row that has the same key.",
+            "Replace the row that has the same key, as Tabular's sink has it: tables without a mode of \
+             their own get the mode `upsert`.",
         )
-        .or("false")
-        .refused(CHANGES),
+        .or("false"),
     ],
 };
 
@@ -317,7 +323,8 @@ pub(super) const PER_TABLE: Group = Group {
             String,
             "As `iceberg.tables.default-mode`, for this table.",
         )
-        .one_of(&["append"], CHANGES),
+        .one_of(MODES, "")
+        .high(),
         Key::own(
             "iceberg.table.<name>.metadata-columns",
             List,

@@ -52,7 +52,7 @@ struct Fields {
 #[derive(Debug)]
 struct Field {
     name: Box<str>,
-    /// The name as it stands in a text that has no blanks.
+    /// The name as it stands behind a comma in a text that has no blanks.
     pattern: Box<[u8]>,
     plan: Plan,
 }
@@ -221,6 +221,11 @@ impl Plan {
 
     /// Returns the unscaled number, big-endian.
     fn decimal(&self, number: Number<'_>, scale: i32) -> Result<[u8; 16], Refused> {
+        if let (Number::Float(value), Ok(scale)) = (number, u32::try_from(scale))
+            && let Some(unscaled) = crate::convert::number::f64_at_scale(value, scale)
+        {
+            return Ok(i128::from(unscaled).to_be_bytes());
+        }
         let exact = match number {
             Number::Int(value) => Decimal {
                 unscaled: i128::from(value),
@@ -408,6 +413,15 @@ impl Fields {
         }
     }
 
+    /// Moves over the name of the expected field, with its colon and, unless it is `bare`, the comma in
+    /// front of it.
+    #[inline]
+    fn is_next(&self, expected: usize, bare: bool, lexer: &mut Lexer<'_>) -> bool {
+        let pattern = self.list.get(expected);
+        let pattern = pattern.and_then(|field| field.pattern.get(usize::from(bare)..));
+        pattern.is_some_and(|pattern| lexer.take(pattern))
+    }
+
     fn decode(
         &self,
         lexer: &mut Lexer<'_>,
@@ -417,16 +431,23 @@ impl Fields {
     ) -> Result<(), Refused> {
         let start = lexer.position();
         let (mut expected, mut given, mut is_first) = (0, 0, true);
-        while lexer.next_name(is_first)? {
-            is_first = false;
-            let guess = self.list.get(expected);
-            let index = match guess.is_some_and(|field| lexer.take(&field.pattern)) {
+        loop {
+            let index = match self.is_next(expected, is_first, lexer) {
                 true => Some(expected),
                 false => {
-                    let name = lexer.name(&mut scratch.text)?;
-                    self.indexes.get(name).copied()
+                    if !lexer.next_name(is_first)? {
+                        break;
+                    }
+                    match self.is_next(expected, true, lexer) {
+                        true => Some(expected),
+                        false => {
+                            let name = lexer.name(&mut scratch.text)?;
+                            self.indexes.get(name).copied()
+                        }
+                    }
                 }
             };
+            is_first = false;
             let Some((index, field)) = index.and_then(|index| Some((index, self.list.get(index)?)))
             else {
                 skip(lexer, scratch)?;
@@ -450,11 +471,11 @@ impl Fields {
     }
 }
 
-/// Returns a name as JSON has it; one that needs escapes is never found like that.
+/// Returns a name as JSON has it behind a comma; one that needs escapes is never found like that.
 fn pattern(name: &str) -> Box<[u8]> {
     let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
     match name.bytes().all(plain) {
-        true => format!("\"{name}\":").into_bytes().into(),
-        false => Box::from([0].as_slice()),
+        true => format!(",\"{name}\":").into_bytes().into(),
+        false => Box::from([0, 0].as_slice()),
     }
 }

@@ -53,11 +53,16 @@ impl<'t> Lexer<'t> {
     /// Begins with the first byte; a byte order mark is left out.
     pub(crate) fn new(bytes: &'t [u8]) -> Result<Self, Refused> {
         match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(Lexer {
-                at: if text.starts_with('\u{feff}') { 3 } else { 0 },
-                text,
-            }),
+            Ok(text) => Ok(Lexer::of(text)),
             Err(error) => Err(malformed("the text is not UTF-8", error.valid_up_to())),
+        }
+    }
+
+    /// Begins with the first byte of what is known to be a text; a byte order mark is left out.
+    pub(crate) fn of(text: &'t str) -> Self {
+        Lexer {
+            at: if text.starts_with('\u{feff}') { 3 } else { 0 },
+            text,
         }
     }
 
@@ -110,7 +115,7 @@ impl<'t> Lexer<'t> {
     /// Moves over `pattern` if it stands here, as it is.
     #[inline]
     pub(crate) fn take(&mut self, pattern: &[u8]) -> bool {
-        let is_here = self.rest().starts_with(pattern);
+        let is_here = begins_with(self.rest(), pattern);
         if is_here {
             self.at += pattern.len();
         }
@@ -334,6 +339,26 @@ fn lone_surrogate(at: usize) -> Refused {
     malformed("a string has half of a surrogate pair", at)
 }
 
+/// Tells whether `text` begins with `pattern`, a name in most cases: too short to be worth a call.
+#[inline]
+fn begins_with(text: &[u8], pattern: &[u8]) -> bool {
+    let Some(text) = text.get(..pattern.len()) else {
+        return false;
+    };
+    match (text.first_chunk::<8>(), pattern.first_chunk::<8>()) {
+        (Some(first), Some(wanted)) if pattern.len() <= 16 => {
+            first == wanted && text.last_chunk::<8>() == pattern.last_chunk::<8>()
+        }
+        (Some(first), Some(wanted)) => first == wanted && text == pattern,
+        _ => match (text.first_chunk::<4>(), pattern.first_chunk::<4>()) {
+            (Some(first), Some(wanted)) => {
+                first == wanted && text.last_chunk::<4>() == pattern.last_chunk::<4>()
+            }
+            _ => text == pattern,
+        },
+    }
+}
+
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = ONES << 7;
 
@@ -363,6 +388,21 @@ fn special_from(bytes: &[u8], mut at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_is_found_at_the_beginning_only() {
+        let text: Vec<u8> = (0..60).collect();
+        for length in 0..40 {
+            let pattern = &text[..length];
+            assert!(begins_with(&text, pattern) && begins_with(pattern, pattern));
+            assert!(length == 0 || !begins_with(&text[..length - 1], pattern));
+            for at in 0..length {
+                let mut other = text.clone();
+                other[at] = 99;
+                assert!(!begins_with(&other, pattern), "{length} {at}");
+            }
+        }
+    }
 
     #[test]
     fn what_ends_plain_text_is_found_wherever_it_stands() {

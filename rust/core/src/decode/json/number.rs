@@ -79,27 +79,56 @@ pub(crate) fn read<'s>(
         .map_err(|refused| refused.at(start))
 }
 
+/// Returns the number of eight digits, if it is that many.
+#[inline]
+fn eight_digits(bytes: [u8; 8]) -> Option<u64> {
+    const NIBBLES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
+    let word = u64::from_le_bytes(bytes);
+    // Only of digits is the upper half 3, and stays so when 6 is added.
+    let upper = (word & NIBBLES) | ((word.wrapping_add(0x0606_0606_0606_0606) & NIBBLES) >> 4);
+    if upper != 0x3333_3333_3333_3333 {
+        return None;
+    }
+    // The first digit lies lowest: pairs, then fours, then all eight.
+    let digits = word.wrapping_sub(0x3030_3030_3030_3030);
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let low = (pairs & 0x0000_00FF_0000_00FF).wrapping_mul(0x000F_4240_0000_0064);
+    let high = ((pairs >> 16) & 0x0000_00FF_0000_00FF).wrapping_mul(0x0000_2710_0000_0001);
+    Some(low.wrapping_add(high) >> 32)
+}
+
+/// Appends the digits from `at` on to `value`; returns it, cut to 64 bits, and where they end.
+#[inline]
+fn take_digits(bytes: &[u8], mut at: usize, mut value: u64) -> (u64, usize) {
+    while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let Some(digits) = eight_digits(*eight) else {
+            break;
+        };
+        value = value.wrapping_mul(100_000_000).wrapping_add(digits);
+        at += 8;
+    }
+    while let Some(digit @ b'0'..=b'9') = bytes.get(at).copied() {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        at += 1;
+    }
+    (value, at)
+}
+
 fn scan(bytes: &[u8]) -> Result<Parts, (&'static str, usize)> {
     let peek = |at: usize| bytes.get(at).copied();
     let negative = peek(0) == Some(b'-');
-    let mut at = usize::from(negative);
-    let (mut mantissa, mut digits) = (0_u64, 0);
-    let whole_from = at;
-    while let Some(digit @ b'0'..=b'9') = peek(at) {
-        mantissa = mantissa
-            .wrapping_mul(10)
-            .wrapping_add(u64::from(digit - b'0'));
-        digits += usize::from(digits > 0 || digit != b'0');
-        at += 1;
-    }
+    let whole_from = usize::from(negative);
+    let (mantissa, mut at) = take_digits(bytes, whole_from, 0);
+    let begins_with_0 = peek(whole_from) == Some(b'0');
     match at - whole_from {
         0 => return Err(("a number has no digits", at)),
         1 => {}
-        _ if peek(whole_from) == Some(b'0') => {
+        _ if begins_with_0 => {
             return Err(("a number begins with 0 and has more digits", whole_from));
         }
         _ => {}
     }
+    let digits = if begins_with_0 { 0 } else { at - whole_from };
     let mut parts = Parts {
         negative,
         mantissa,
@@ -112,18 +141,17 @@ fn scan(bytes: &[u8]) -> Result<Parts, (&'static str, usize)> {
     if peek(at) == Some(b'.') {
         at += 1;
         let from = at;
-        while let Some(digit @ b'0'..=b'9') = peek(at) {
-            parts.mantissa = parts
-                .mantissa
-                .wrapping_mul(10)
-                .wrapping_add(u64::from(digit - b'0'));
-            parts.digits += usize::from(parts.digits > 0 || digit != b'0');
-            at += 1;
-        }
+        (parts.mantissa, at) = take_digits(bytes, from, mantissa);
         if at == from {
             return Err(("a number has no digits behind its point", at));
         }
         parts.fraction = at - from;
+        parts.digits += parts.fraction;
+        if digits == 0 {
+            let fraction = bytes.get(from..at).unwrap_or_default();
+            let zeros = fraction.iter().take_while(|digit| **digit == b'0');
+            parts.digits -= zeros.count();
+        }
         parts.is_whole = false;
     }
     if let Some(b'e' | b'E') = peek(at) {
@@ -323,6 +351,20 @@ mod tests {
             number(&"1".repeat(1_000)),
             Ok(Number::Decimal { .. })
         ));
+    }
+
+    #[test]
+    fn eight_digits_are_read_at_once() {
+        assert_eq!(eight_digits(*b"12345678"), Some(12_345_678));
+        assert_eq!(eight_digits(*b"00000000"), Some(0));
+        assert_eq!(eight_digits(*b"99999999"), Some(99_999_999));
+        for at in 0..8 {
+            for other in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
+                let mut bytes = *b"12345678";
+                bytes[at] = other;
+                assert_eq!(eight_digits(bytes), None, "{other} at {at}");
+            }
+        }
     }
 
     #[test]

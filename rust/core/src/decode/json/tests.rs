@@ -43,6 +43,8 @@ fn decode(
         let refused = decoder.take_refused();
         let part = decoder.part(&frame, &schemas).expect("a part");
         assert_eq!(part.rows(), end - first);
+        let names: std::collections::BTreeSet<_> = part.names().iter().collect();
+        assert_eq!(names.len(), part.names().len(), "a field is one column");
         for row in 0..part.rows() {
             let offset = part.source(row).map(|(_, offset)| offset);
             assert_eq!(offset, i64::try_from(first + row).ok());
@@ -116,6 +118,35 @@ fn records_come_as_they_are_written() {
     assert_eq!(shown(&mut decoder, &texts[2..3]), parsed(&texts[2..3]));
 }
 
+// Promise: native JSON: a record's number of any size lands, also when it is the first of its field
+#[test]
+fn the_first_value_of_a_field_may_be_of_any_kind() {
+    let first = [
+        "12345678901234567890",
+        "0.12345678901234567",
+        "-170141183460469231731687303715884105728",
+        "1e400",
+        "{}",
+        r#"{"b":1},"a":7"#,
+        r#"[1],"a":[2]"#,
+        r#"1,"a":"x","a":{}"#,
+    ];
+    for value in first {
+        let text = format!(r#"{{"a":{value},"z":1}}"#);
+        let mut decoder = records();
+        let mut rows = 0;
+        decode(
+            &mut decoder,
+            &[text.as_bytes(), br#"{"a":1}"#],
+            |_, part, refused| {
+                assert!(refused.is_empty(), "{value}");
+                rows += part.rows();
+            },
+        );
+        assert_eq!(rows, 2);
+    }
+}
+
 // Promise: native JSON: of names that repeat the last counts, no bytes and `null` are a record without a value
 #[test]
 fn the_last_of_repeated_names_counts_and_nothing_is_no_record() {
@@ -186,6 +217,25 @@ fn what_is_no_json_is_refused_with_its_place_and_the_others_stay() {
         });
         assert_eq!(seen, 1);
     }
+}
+
+// Promise: native JSON: records are checked for UTF-8 each by itself, whatever stands in the next one
+#[test]
+fn half_a_character_is_not_made_whole_by_the_next_record() {
+    let halves: [&[u8]; 4] = [
+        b"{\"a\":1}",
+        b"{\"a\":\"\xc3",
+        b"\xa9\"}",
+        "{\"a\":\"é\"}".as_bytes(),
+    ];
+    decode(&mut records(), &halves, |_, part, refused| {
+        let codes = refused
+            .values()
+            .map(|error| (error.code(), error.message().contains("UTF-8")));
+        assert_eq!(codes.collect::<Vec<_>>(), [("JSON_MALFORMED", true); 2]);
+        assert_eq!(json_of(part.value(3)), serde_json::json!({"a": "é"}));
+        assert_eq!(json_of(part.value(0)), serde_json::json!({"a": 1}));
+    });
 }
 
 #[test]

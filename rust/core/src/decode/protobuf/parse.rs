@@ -3,13 +3,13 @@
 //! Services, extensions, reserved ranges and most options say nothing about the bytes of a message
 //! and are skipped.
 
-use super::invalid;
 use super::lexer::{Word, words};
+use super::{descriptor, invalid};
 use crate::error::{Result, SinkError};
 use crate::limits::{NESTING_MAX, SCHEMA_FIELDS_MAX};
 
 /// Field numbers have 29 bits.
-const NUMBER_MAX: u32 = (1 << 29) - 1;
+pub(super) const NUMBER_MAX: u32 = (1 << 29) - 1;
 
 /// A parsed file.
 #[derive(Debug, Default)]
@@ -62,8 +62,16 @@ pub(super) struct Field {
     pub(super) parameters: Vec<(String, String)>,
 }
 
+/// Reads a file, whichever form it has.
+pub(super) fn file(text: &str) -> Result<File> {
+    match descriptor::bytes(text) {
+        Some(bytes) => descriptor::file(&bytes),
+        None => parse(text),
+    }
+}
+
 /// Parses a file.
-pub(super) fn parse(text: &str) -> Result<File> {
+fn parse(text: &str) -> Result<File> {
     let mut parser = Parser {
         words: words(text)?,
         at: 0,

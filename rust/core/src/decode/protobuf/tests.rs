@@ -6,6 +6,7 @@ use crate::decode::columns::ColumnsBuilder;
 use crate::decode::refused::Refused;
 use crate::decode::testing::show;
 
+mod descriptors;
 mod messages;
 mod schemas;
 

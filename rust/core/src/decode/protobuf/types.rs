@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::parse::{self, Label, parse};
+use super::parse::{self, Label};
 use super::{invalid, known};
 use crate::error::{Result, SinkError};
 use crate::limits::SCHEMA_FIELDS_MAX;
@@ -112,7 +112,7 @@ pub(super) fn types(
     indexes: &[u32],
 ) -> Result<(Types, usize)> {
     let mut files = BTreeMap::new();
-    let main = parse(text)?;
+    let main = parse::file(text)?;
     let mut wanted: Vec<String> = main.imports.clone();
     let mut order = Vec::new();
     while let Some(name) = wanted.pop() {
@@ -128,7 +128,7 @@ pub(super) fn types(
                 None => continue,
             },
         };
-        let file = parse(text)?;
+        let file = parse::file(text)?;
         wanted.extend(file.imports.iter().cloned());
         files.insert(name.clone(), file);
         order.push(name);

@@ -3,9 +3,12 @@
 use iceberg::spec::ManifestEntryRef;
 use iceberg::{TableRequirement, TableUpdate};
 
+use frazil_core::config::SinkConfig;
+
 use super::faults::{Fault, Faulty};
 use super::*;
 use crate::catalog::{CommitOutcome, TableCommit};
+use crate::memory::Memory;
 
 /// What a reader knows of a file: who added it, its sequence numbers, the id of its first row, and
 /// its rows.
@@ -184,6 +187,46 @@ async fn a_merge_survives_lost_races() {
         let offsets = world.offsets("main").await;
         assert!(offsets.len() == 45 && offsets.values().all(|times| *times == 1));
     }
+}
+
+// Promise: the list of a table stays short also where the tasks are sure of all the memory there is
+#[tokio::test]
+async fn manifests_are_merged_without_room_in_the_pool() {
+    let memory = Memory::new(None);
+    let settings = [
+        ("name", "orders"),
+        ("topics", "t"),
+        ("iceberg.catalog.type", "sql"),
+        ("iceberg.catalog.uri", "sqlite:/nowhere/catalog.db"),
+        ("iceberg.catalog.warehouse", "file:///nowhere"),
+        ("iceberg.tables", "db.t"),
+        ("frazil.memory.max.bytes", "33554432"),
+    ];
+    let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let config = SinkConfig::start(&settings.into()).unwrap().0;
+    let task = memory.join(&config).unwrap();
+    assert_eq!(memory.room(), 0);
+    let world = World::new(FormatVersion::V2).await;
+    world
+        .set(&[("commit.manifest.min-count-to-merge", "40")])
+        .await;
+    let committer = world.committer(WID).with_memory(Arc::clone(&memory));
+    for number in 0..20 {
+        world.commit(&committer, number).await;
+    }
+    let manifests = world.manifests("main").await;
+    assert_eq!(manifests.len(), 40);
+    let bytes: i64 = manifests.iter().map(|one| one.manifest_length).sum();
+    // More than what the pool lets anybody have.
+    assert!(8 * bytes > 1 << 20, "{bytes} bytes");
+    world.commit(&committer, 20).await;
+    assert_eq!(world.manifests("main").await.len(), 3);
+    assert!(memory.usage().peak > 1 << 20, "it was counted");
+    assert_eq!(memory.usage().held, 0);
+    drop(task);
+    world
+        .assert_exactly_once("main", &[(0, 105), (1, 105)])
+        .await;
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Schema as ArrowSchema};
 use arrow_select::concat::concat_batches;
+use frazil_core::Result;
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{
     DataFile, ListType, MapType, NestedField, PartitionSpec, PrimitiveType, Schema, StructType,
@@ -239,13 +240,16 @@ impl Table {
     }
 
     pub(super) fn writer(&self) -> TableWriter {
+        self.try_writer().unwrap()
+    }
+
+    pub(super) fn try_writer(&self) -> Result<TableWriter> {
         let store = Arc::new(LocalFileSystem::new_with_prefix(self.directory.path()).unwrap());
         TableWriter::new(
             self.config.clone(),
             Rooted { store, root: ROOT },
             Handle::current(),
         )
-        .unwrap()
     }
 
     pub(super) async fn write(&self, batches: &[RecordBatch]) -> Vec<DataFile> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Float32Type, Int32Type, Int64Type};
-use arrow_array::{Array, RecordBatch, UInt32Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow_schema::DataType;
 use arrow_select::take::take_record_batch;
 use frazil_core::layout::sort::FileOrder;
 use frazil_core::partition::RowOrder;
@@ -217,4 +218,43 @@ async fn an_order_that_the_table_does_not_know_is_not_named() {
     let (found, _) = table.open(&files[0]);
     let ids = found.column(0).as_primitive::<Int64Type>().values();
     assert_eq!(ids[0], 99);
+}
+
+// Promise: rows that are numbered are told with their file and place, over partitions, sorting and files that end early; no file has the numbers
+#[tokio::test(flavor = "multi_thread")]
+async fn each_numbered_row_is_told_with_its_place() {
+    let by = order(13, Transform::Identity, true, false);
+    let mut table = sorted_table(&[("i", Transform::Bucket(4))], &by);
+    table.config.numbered = true;
+    table.config.writers_max_open = 2;
+    let batch = shuffled(&table, 900);
+    let ids = batch
+        .column(0)
+        .as_primitive::<Int64Type>()
+        .values()
+        .to_vec();
+    let number = Arc::new(arrow_schema::Field::new("n", DataType::UInt32, false));
+    let fields = batch.schema_ref().fields().iter().cloned().chain([number]);
+    let schema = Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<_>>()));
+    let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..900));
+    let columns = batch.columns().iter().cloned().chain([numbers]).collect();
+    let numbered = RecordBatch::try_new(schema, columns).unwrap();
+    let mut writer = table.writer();
+    for start in (0..900).step_by(100) {
+        writer.write(numbered.slice(start, 100)).unwrap();
+    }
+    let files = writer.seal().unwrap().wait_numbered().await.unwrap();
+    assert!(files.len() > 4, "some end early: {}", files.len());
+    let mut told = 0;
+    for (file, numbers) in &files {
+        let (found, _) = table.open(file);
+        assert_eq!(found.num_columns(), batch.num_columns());
+        assert_eq!(numbers.len(), found.num_rows());
+        let here = found.column(0).as_primitive::<Int64Type>().values();
+        for (id, number) in here.iter().zip(numbers) {
+            assert_eq!(*id, ids[*number as usize]);
+        }
+        told += numbers.len();
+    }
+    assert_eq!(told, 900);
 }

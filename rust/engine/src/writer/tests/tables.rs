@@ -341,7 +341,7 @@ async fn long_strings_in_several_row_groups_are_inside_the_bounds() {
     let table = Table::new(
         schema,
         &[],
-        &[("write.parquet.row-group-size-bytes", "50000")],
+        &[("write.parquet.row-group-size-bytes", "10000")],
     );
     let files = table.write(&[batch]).await;
     let (found, metadata) = table.open(&files[0]);
@@ -430,6 +430,33 @@ async fn open_files_are_bounded_and_memory_is_counted() {
     }
     ids.sort_unstable();
     assert_eq!(ids, (0..24 * 8_192 + 10).collect::<Vec<_>>());
+}
+
+// Promise: while the storage is slow, giving memory back ends only as many files as it takes
+#[tokio::test]
+async fn uploads_under_way_end_no_further_files() {
+    // Uploads run on this thread, and so not before it waits for them.
+    let schema = schema();
+    let table = Table::new(schema.clone(), &[("id", Transform::Bucket(12))], &[]);
+    let mut writer = table.writer();
+    for start in 0..12 {
+        writer
+            .write(rows(&schema, start * 8_192, (start + 1) * 8_192))
+            .unwrap();
+    }
+    let held = |writer: &TableWriter| writer.gathered_bytes() + writer.file_bytes();
+    let before = held(&writer);
+    writer.shrink_to(before - 1).unwrap();
+    let one = before - held(&writer);
+    for parts in [4, 3, 2] {
+        let keep = before / 4 * parts / 2;
+        writer.shrink_to(keep).unwrap();
+        let left = held(&writer);
+        assert!(left <= keep && left + 2 * one > keep, "{left} for {keep}");
+    }
+    assert!(writer.in_flight() > 0, "nothing is on its way");
+    let files = writer.seal().unwrap().wait().await.unwrap();
+    assert_eq!(files.len(), 12);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::stores::{Record, Recorder, Rooted};
+use crate::memory::Meter;
 use crate::writer::upload::{PART_BYTES, Uploads};
 
 fn uploads(record: Record) -> (Arc<Record>, Uploads) {
@@ -14,7 +15,10 @@ fn uploads(record: Record) -> (Arc<Record>, Uploads) {
         store: Arc::new(Recorder(record.clone())),
         root: "memory:/",
     });
-    (record, Uploads::new(store, Handle::current()))
+    (
+        record,
+        Uploads::new(store, Handle::current(), Meter::detached()),
+    )
 }
 
 /// Bytes that are not the same in any two parts.

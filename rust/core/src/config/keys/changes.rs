@@ -1,0 +1,121 @@
+//! Keys about tables whose rows records change.
+
+use super::KeyType::{Boolean, List, String};
+use super::{Group, Key};
+
+/// The formats that come with Frazil, by the names of their files.
+const FORMATS: &[&str] = &[
+    "debezium",
+    "debezium-unwrapped",
+    "upsert",
+    "dms",
+    "maxwell",
+    "canal",
+    "apache-cdc",
+    "tabular-cdc",
+];
+const TRUNCATE: &[&str] = &["fail", "ignore", "truncate"];
+const DELETES: &[&str] = &["auto"];
+const NO_DELETES: &str = "deletion vectors and position deletes follow from the format version of the \
+                          table, equality deletes are never written, and `copy-on-write` is not \
+                          built yet";
+
+/// Keys for changes.
+pub(super) const CHANGES: Group = Group {
+    title: "Changes",
+    intro: "For tables whose mode is `upsert` or `cdc`; see docs/cdc.md. Rows are found by their key, \
+            the table's id columns. Such a table has one committer: run one task, or let the tasks \
+            agree through the control topic, or set `frazil.coordination=local` where there is one \
+            worker.",
+    keys: &[
+        Key::own(
+            "iceberg.tables.default-change-format",
+            String,
+            "The format of the records of tables whose mode is `cdc`; `debezium` without this key.",
+        )
+        .one_of(FORMATS, "")
+        .medium(),
+        Key::own(
+            "iceberg.tables.default-order-columns",
+            List,
+            "Columns of the row that order the changes of a key, most significant first, in place of \
+             what the format says. A change that is older than the one before it changes nothing.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.default-order-epoch",
+            String,
+            "A text that makes orders so far incomparable when it changes: for a source that was set \
+             up anew and numbers its changes from the beginning.",
+        ),
+        Key::own(
+            "iceberg.tables.default-truncate",
+            String,
+            "What it does when the source empties its table. `fail`: it is an error of the record. \
+             `ignore`: it is skipped and counted. `truncate`: all rows go that came before it, \
+             if all changes of the table come through one partition of one topic; else it is an \
+             error of the record.",
+        )
+        .or("fail")
+        .one_of(TRUNCATE, ""),
+        Key::own(
+            "iceberg.tables.default-before-is-whole",
+            Boolean,
+            "Whether rows before a change have all their values, as with `REPLICA IDENTITY FULL` in \
+             PostgreSQL or a full row image in MySQL: then a delete may be found, and ordered, by values of \
+             such a row that its record's key does not have. Sources make up the values that they do not \
+             log.",
+        )
+        .or("false"),
+        Key::own(
+            "iceberg.tables.default-delete-mode",
+            String,
+            "How rows are deleted. `auto`: with deletion vectors in tables of format version 3, with \
+             position deletes of single files in those of version 2.",
+        )
+        .or("auto")
+        .one_of(DELETES, NO_DELETES),
+        Key::own(
+            "iceberg.table.<name>.change-format",
+            String,
+            "As `iceberg.tables.default-change-format`, for this table.",
+        )
+        .one_of(FORMATS, "")
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.order-columns",
+            List,
+            "As `iceberg.tables.default-order-columns`, for this table.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.order-epoch",
+            String,
+            "As `iceberg.tables.default-order-epoch`, for this table.",
+        ),
+        Key::own(
+            "iceberg.table.<name>.truncate",
+            String,
+            "As `iceberg.tables.default-truncate`, for this table.",
+        )
+        .one_of(TRUNCATE, ""),
+        Key::own(
+            "iceberg.table.<name>.before-is-whole",
+            Boolean,
+            "As `iceberg.tables.default-before-is-whole`, for this table.",
+        ),
+        Key::own(
+            "iceberg.table.<name>.delete-mode",
+            String,
+            "As `iceberg.tables.default-delete-mode`, for this table.",
+        )
+        .one_of(DELETES, NO_DELETES),
+    ],
+};
+
+#[cfg(test)]
+#[test]
+fn each_format_that_there_is_can_be_named() {
+    let names = crate::change::PRESETS.iter().map(|(name, _)| *name);
+    assert_eq!(names.collect::<Vec<_>>(), FORMATS);
+}

@@ -1,0 +1,201 @@
+//! What the segments of a commit change: their key runs, and the new files that these are about.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use frazil_core::commit::validate::RejectReason;
+use frazil_core::control::message::Ranges;
+use frazil_core::control::segment::{SealedManifest, Segment};
+use frazil_core::index::KeyForm;
+use frazil_core::index::files::NamedRows;
+use frazil_core::{Result, SinkError};
+use futures::{StreamExt, TryStreamExt};
+use iceberg::spec::{DataFile, Manifest, SchemaRef};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::super::format_error;
+use super::super::sealed::is_data_path;
+use super::{ChangedAttempt, Unbuilt};
+use crate::catalog::LoadedTable;
+use crate::index::Tracked;
+use crate::keyrun::{Effect, KeyRun, KeyRunBounds, KeyRunIdentity, read_key_run};
+use crate::redact;
+
+/// Memory of one change while its commit is made.
+pub(super) const CHANGE_BYTES: u64 = 192;
+/// Segments that are read at the same time.
+const READS: usize = 4;
+
+/// What the numbers of keys are numbers of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Keys {
+    table: Uuid,
+    form: KeyForm,
+    /// The columns of the key and their classes.
+    key: String,
+}
+
+impl Keys {
+    /// Returns those that the index of an attempt has.
+    pub(super) fn of(tracked: &Tracked, attempt: &ChangedAttempt<'_>) -> Self {
+        Keys {
+            table: attempt.loaded.metadata.uuid(),
+            form: tracked.index.form(),
+            key: tracked.plan().fingerprint().to_owned(),
+        }
+    }
+}
+
+/// What a segment changes.
+#[derive(Debug)]
+pub(in super::super) struct SegmentChanges {
+    /// What its keys are.
+    keys: Keys,
+    pub(super) manifests: Vec<NewManifest>,
+    pub(super) run: KeyRun,
+}
+
+/// A manifest of a segment, and its files.
+#[derive(Debug)]
+pub(super) struct NewManifest {
+    pub(super) sealed: SealedManifest,
+    pub(super) bytes: Bytes,
+    pub(super) schema: SchemaRef,
+    pub(super) files: Vec<DataFile>,
+}
+
+/// Reads what the attempt's segments change, as far as `read` does not have it. What it has by other keys
+/// than those of the index, which an earlier attempt had, is read and judged anew.
+pub(super) async fn read(
+    tracked: &Tracked,
+    attempt: &ChangedAttempt<'_>,
+    read: &mut BTreeMap<usize, SegmentChanges>,
+) -> Result<(), Unbuilt> {
+    let keys = Keys::of(tracked, attempt);
+    read.retain(|_, known| known.keys == keys);
+    let missing = attempt.segments.iter();
+    let missing = missing.filter(|(index, _)| !read.contains_key(index));
+    let reads = missing.map(|(index, segment)| async move {
+        let changes = read_one(tracked, attempt, segment).await;
+        changes
+            .map(|changes| (*index, changes))
+            .map_err(|error| match error {
+                Unread::Failed(error) => Unbuilt::Failed(error),
+                Unread::Unusable(reason) => Unbuilt::Unusable(*index, reason),
+            })
+    });
+    let reads: Vec<_> = reads.collect();
+    let mut reads = futures::stream::iter(reads).buffered(READS);
+    while let Some((index, changes)) = reads.try_next().await? {
+        read.insert(index, changes);
+    }
+    Ok(())
+}
+
+enum Unread {
+    Failed(SinkError),
+    Unusable(RejectReason),
+}
+
+async fn read_one(
+    tracked: &Tracked,
+    attempt: &ChangedAttempt<'_>,
+    segment: &Segment,
+) -> Result<SegmentChanges, Unread> {
+    let LoadedTable {
+        metadata, storage, ..
+    } = attempt.loaded;
+    let announced = segment.key_run.as_ref();
+    let announced = announced.ok_or(Unread::Unusable(RejectReason::Inconsistent))?;
+    let unusable = |reason: String| {
+        Unread::Unusable(RejectReason::KeysUnusable {
+            path: announced.path.clone(),
+            reason,
+        })
+    };
+    if !is_data_path(metadata, &announced.path) {
+        return Err(unusable("it is not below the table's data location".into()));
+    }
+    let mut manifests = Vec::with_capacity(segment.manifests.len());
+    for sealed in &segment.manifests {
+        manifests.push(read_manifest(attempt.loaded, sealed).await?);
+    }
+    let file_rows: Vec<u64> = manifests
+        .iter()
+        .flat_map(|manifest| &manifest.files)
+        .map(DataFile::record_count)
+        .collect();
+    let keys = Keys::of(tracked, attempt);
+    let identity = KeyRunIdentity {
+        table: segment.table_uuid,
+        wid: attempt.wid.to_owned(),
+        session: segment.session,
+        seq: segment.seq,
+        form: keys.form,
+        key: keys.key.clone(),
+        ranges: Ranges::of(segment),
+    };
+    let bounds = KeyRunBounds {
+        partitions: segment.ranges.len(),
+        file_rows: &file_rows,
+    };
+    match read_key_run(storage, announced, &identity, &bounds).await {
+        Ok(run) if !names_all_rows(&run, &file_rows) => {
+            Err(unusable("not every row of its files has one key".into()))
+        }
+        Ok(run) => Ok(SegmentChanges {
+            keys,
+            manifests,
+            run,
+        }),
+        Err(error) if is_gone(&error) => Err(unusable(error.report())),
+        Err(error) => Err(Unread::Failed(error)),
+    }
+}
+
+/// Tells whether each row of the files is that of one change: a row without a key would be there for ever,
+/// and one with two would have only one of them.
+fn names_all_rows(run: &KeyRun, file_rows: &[u64]) -> bool {
+    let mut named = NamedRows::new(file_rows.iter().copied());
+    let all = run.changes().iter().all(|change| match change.effect {
+        Effect::Upsert(at) => named.name(at),
+        Effect::Delete | Effect::Truncate => true,
+    });
+    all && named.is_complete()
+}
+
+/// Tells whether no waiting brings a file back: then the session writes its rows again.
+fn is_gone(error: &SinkError) -> bool {
+    error.code() == "STORAGE_NOT_FOUND" || error.code() == "KEY_RUN_UNUSABLE"
+}
+
+async fn read_manifest(
+    loaded: &LoadedTable,
+    sealed: &SealedManifest,
+) -> Result<NewManifest, Unread> {
+    let path = &sealed.manifest.manifest_path;
+    let changed = || Unread::Unusable(RejectReason::ManifestChanged { path: path.clone() });
+    let bytes = match loaded.storage.get(path).await {
+        Ok(bytes) => bytes,
+        Err(error) if is_gone(&error) => return Err(changed()),
+        Err(error) => return Err(Unread::Failed(error)),
+    };
+    let digest: [u8; 32] = Sha256::digest(&bytes).into();
+    if digest != sealed.sha256 {
+        return Err(changed());
+    }
+    // It is the one that was sealed: another time it reads no better.
+    let manifest = Manifest::parse_avro(&bytes).map_err(|error| {
+        let error = format_error(error).with("file", redact::foreign(path));
+        Unread::Failed(error)
+    })?;
+    let (entries, own) = manifest.into_parts();
+    let files = entries.iter().map(|entry| entry.data_file().clone());
+    Ok(NewManifest {
+        sealed: sealed.clone(),
+        files: files.collect(),
+        schema: own.schema().clone(),
+        bytes,
+    })
+}

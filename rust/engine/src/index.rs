@@ -1,0 +1,13 @@
+//! The primary-key index of a table: built from its data files, and kept true to its newest snapshot.
+
+mod audit;
+mod catch;
+mod kept;
+mod keys;
+mod tracked;
+
+pub use audit::{Audit, RowPlace, audit};
+use catch::{Reader, Reading, catch_up};
+pub use keys::read_key_columns;
+pub(crate) use keys::{key_columns, read_footer};
+pub(crate) use tracked::Tracked;
