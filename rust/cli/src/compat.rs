@@ -3,6 +3,7 @@
 
 mod avro;
 mod json;
+mod native;
 mod protobuf;
 mod report;
 
@@ -25,7 +26,9 @@ struct Arguments {
     /// The message of a Protobuf file.
     message: Option<String>,
     config: String,
-    topic: Option<String>,
+    topic: String,
+    /// The tables to compare with, when the topic does not say.
+    tables: Vec<String>,
     as_json: bool,
 }
 
@@ -33,15 +36,15 @@ struct Arguments {
 pub(crate) fn run(arguments: lexopt::Parser) -> Result<bool, String> {
     let arguments = parse(arguments).map_err(|error| error.to_string())?;
     let settings = read_settings(&arguments.config)?;
-    if let Some(topic) = &arguments.topic {
-        check_topic(&settings, topic)?;
-    }
+    check_topic(&settings, &arguments.topic)?;
     let source = Arc::new(read_schema(&arguments, &settings)?);
     let config = preflight::start(&settings).map_err(|error| error.report())?;
+    let tables = compat::tables(&config, &arguments.topic, &arguments.tables);
+    let tables = tables.map_err(|error| error.report())?;
     let runtime = Runtime::shared().map_err(|error| error.report())?;
     let checked = runtime.handle().block_on(async {
         let catalog = catalog::open(&config.catalog)?;
-        compat::check(&config, &catalog, &source).await
+        compat::check(&tables, &catalog, &source).await
     });
     let tables = checked.map_err(|error| error.report())?;
     match arguments.as_json {
@@ -57,7 +60,8 @@ fn parse(mut parser: lexopt::Parser) -> Result<Arguments, lexopt::Error> {
         schema: String::new(),
         message: None,
         config: String::new(),
-        topic: None,
+        topic: String::new(),
+        tables: Vec::new(),
         as_json: false,
     };
     while let Some(argument) = parser.next()? {
@@ -65,11 +69,12 @@ fn parse(mut parser: lexopt::Parser) -> Result<Arguments, lexopt::Error> {
             Long("schema") => arguments.schema = parser.value()?.string()?,
             Long("message") => arguments.message = Some(parser.value()?.string()?),
             Long("config") => arguments.config = parser.value()?.string()?,
-            Long("topic") => arguments.topic = Some(parser.value()?.string()?),
+            Long("topic") => arguments.topic = parser.value()?.string()?,
             Long("subject") => {
                 let subject = parser.value()?.string()?;
-                arguments.topic = Some(topic_of(&subject)?);
+                arguments.topic = topic_of(&subject)?;
             }
+            Long("table") => arguments.tables.push(parser.value()?.string()?),
             Long("json") => arguments.as_json = true,
             _ => return Err(argument.unexpected()),
         }
@@ -77,7 +82,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Arguments, lexopt::Error> {
     if arguments.schema.is_empty() || arguments.config.is_empty() {
         return Err("--schema and --config are needed".into());
     }
-    if arguments.topic.is_none() {
+    if arguments.topic.is_empty() {
         return Err("--topic or --subject is missing".into());
     }
     Ok(arguments)
@@ -124,6 +129,10 @@ fn read_schema(
     let extension = Path::new(path).extension().and_then(|name| name.to_str());
     if arguments.message.is_some() && extension != Some("proto") {
         return Err("--message names a message of a .proto file".to_owned());
+    }
+    if let Some(kind) = native::kind(settings) {
+        let schema = native::read(kind, Path::new(path), &text, arguments.message.as_deref());
+        return schema.map_err(|error| format!("{path}: {error}"));
     }
     let schema = match extension {
         Some("avsc") => avro::parse(&text),

@@ -1,6 +1,7 @@
 //! The command line of Frazil.
 //!
-//! `frazil verify` checks a table against the stream it came from: no record twice, none missing.
+//! `frazil verify` checks a table against the stream it came from: no record twice, none missing; of a
+//! table with changes that each key has one row.
 //! `frazil state` shows, repairs and resets the offsets that the tables hold. `frazil compat` tells
 //! what a new schema of a topic would do to its tables.
 
@@ -18,9 +19,10 @@ usage: frazil verify --config FILE [--table NAME] [--expect TOPIC:PARTITION=STAR
        frazil state repair --config FILE [--table NAME] [--discard]
        frazil state reset --config FILE (--all | --offsets TOPIC:PARTITION=OFFSET,...)
        frazil compat --config FILE --schema FILE [--message NAME] (--topic TOPIC | --subject SUBJECT)
-                     [--json]
+                     [--table NAME]... [--json]
 
-verify: checks the metadata columns _topic, _partition and _offset of a table that Frazil writes.
+verify: checks the metadata columns _topic, _partition and _offset of a table that Frazil writes. Of a
+table with changes it checks that no key is there twice, and no data file has two delete files.
 
   --config FILE   connector configuration: the JSON that is POSTed to Connect
   --table NAME    the table, when the configuration names several
@@ -43,6 +45,8 @@ made optional, and which block their records. Nothing is changed.
   --schema FILE   the schema of the values: .avsc (Avro), .json (JSON Schema) or .proto (Protobuf)
   --message NAME  the message of a .proto file, else the first
   --topic TOPIC   the topic that the schema is for; --subject TOPIC-value says the same
+  --table NAME    a table to compare with, when records name their tables or a transform renames
+                  the topic; else those that the topic goes to
   --json          the findings as JSON
 
 exit status: 0 all well, 1 something is wrong with a table or blocked, 2 the command could not be carried out";

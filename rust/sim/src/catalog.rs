@@ -294,13 +294,32 @@ impl Catalog {
         })
     }
 
-    /// Sets the record of resets.
-    pub(crate) fn set_anchor(&mut self, table: usize, anchor: &Anchor) -> Result<()> {
+    /// Sets the record of resets, and moves the branch where the writer has committed to it.
+    pub(crate) fn set_anchor(
+        &mut self,
+        (table, branch): (usize, usize),
+        anchor: &Anchor,
+        now_ms: i64,
+        ledger: &mut Ledger,
+    ) -> Result<()> {
         let text = anchor.write()?;
-        self.change(table, |meta| {
+        let known = self.slots[table].current.as_ref();
+        let has_committed =
+            known.is_some_and(|view| !matches!(view.stored_state(branch), Ok(None)));
+        self.foreign_ids -= 1;
+        let id = self.foreign_ids;
+        let changed = self.change(table, |meta| {
             meta.set_property(&anchor_key(WID), &text);
+            if has_committed {
+                let parent = meta.heads[branch].clone().or_else(|| meta.heads[0].clone());
+                let foreign = parent.as_ref().map_or(0, |parent| parent.foreign);
+                meta.add(branch, id, parent.map(|parent| parent.id), foreign, now_ms);
+            }
             true
         });
+        if changed && has_committed {
+            ledger.anchored(table, anchor.epoch());
+        }
         Ok(())
     }
 

@@ -23,7 +23,7 @@
 //! | S17, S18 | a table with deletes is the fold of its log | `upserts` |
 //! | S19 | a change log and its current state agree | `upserts`, at the end of a run |
 //! | S20 | snapshot timestamps do not go back | `catalog` |
-//! | S21 | a session from before a reset does not commit after the table's first commit of the new epoch | [`Ledger::applied`] |
+//! | S21 | a session from before a reset does not commit to a table that the reset has reached | [`Ledger::applied`] |
 //! | S22 | no segment is older than its time to live when its commit begins | `hub` |
 //! | S23 | without faults nothing is rejected and nobody starts over | `world` |
 //! | S24 | once faults stop, W reaches the end of the log | `world` |
@@ -93,6 +93,8 @@ struct TableLedger {
     excused_ever: [Bits; PARTITIONS],
     bounds: [i64; PARTITIONS],
     epoch: u64,
+    /// The epoch of the newest reset that has reached the table since the writer's first commit.
+    anchor: u64,
     valid_through: Option<i64>,
     known: u8,
 }
@@ -159,6 +161,11 @@ impl Ledger {
                 ledger.excuse(partition, moved & below(ledger.bounds[partition]));
             }
         }
+    }
+
+    /// A reset has reached a table that the writer has committed to.
+    pub(crate) fn anchored(&mut self, table: usize, epoch: u64) {
+        self.tables[table].anchor = self.tables[table].anchor.max(epoch);
     }
 
     /// The table was dropped, and another one has its name.
@@ -255,13 +262,11 @@ impl Ledger {
                 format!("table {table}: file {index} is in the table twice"),
             );
         }
-        if file.epoch < self.tables[table].epoch {
+        let newest = self.tables[table].epoch.max(self.tables[table].anchor);
+        if file.epoch < newest {
             self.violated(
                 "S21",
-                format!(
-                    "table {table}: epoch {} after {}",
-                    file.epoch, self.tables[table].epoch
-                ),
+                format!("table {table}: epoch {} after {newest}", file.epoch),
             );
         }
         file.committed = Some(now.incarnation);

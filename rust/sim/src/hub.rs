@@ -9,6 +9,7 @@ use frazil_core::commit::action::{
 use frazil_core::commit::attempt::CommitMachine;
 use frazil_core::commit::location::StateLocation;
 use frazil_core::commit::outcome::SegmentOutcome;
+use frazil_core::commit::remembered::Trust;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::coordinator::{
     self, CoordinatorSettings, Next, Offer, TableCoordinator, Told,
@@ -74,6 +75,8 @@ pub(crate) struct Hub {
     pub(crate) process: usize,
     coordinators: [Option<TableCoordinator>; TABLES],
     commits: [Option<Commit>; TABLES],
+    /// Each table as its last commit left it or found it, and whether a commit begins with that.
+    remembered: [(Option<View>, Trust); TABLES],
     /// When to look at each table again.
     wake_ms: [u64; TABLES],
 }
@@ -244,7 +247,9 @@ fn begin(w: &mut World, hub: &mut Hub, table: usize, batch: Vec<Segment>, now_ms
         },
     };
     let dice = Dice(Rng::new(w.rng.bits()));
-    let mut machine = CommitMachine::new(setup, batch.clone(), dice);
+    let (view, trust) = &mut hub.remembered[table];
+    let remembered = view.clone().filter(|_| trust.begins_with_it());
+    let mut machine = CommitMachine::new(setup, batch.clone(), dice).with_remembered(remembered);
     let action = machine.start();
     let commit = Commit {
         machine,
@@ -293,6 +298,9 @@ fn done(
         );
     }
     hub.wake_ms[table] = 0;
+    hub.remembered[table]
+        .1
+        .learn(commit.machine.remembered_was());
     let now_ms = w.clock(hub.process);
     let interval_ms = w.plan.tables[table].interval_ms;
     let coordinator = hub.coordinator(table, interval_ms);
@@ -305,6 +313,9 @@ pub(crate) fn answered(w: &mut World, hub: &mut Hub, table: usize, answer: Answe
     let Some(mut commit) = hub.commits[table].take() else {
         return;
     };
+    if let Answer::Committed(view) = &answer {
+        hub.remembered[table].0 = Some(view.clone());
+    }
     let action = commit.machine.answered(answer);
     go_on(w, hub, table, commit, action);
 }

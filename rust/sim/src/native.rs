@@ -389,6 +389,7 @@ fn segment(
         watermarks: sealed.watermarks,
         topic_ids: BTreeMap::new(),
         manifests,
+        key_run: None,
         rows,
         bytes: rows * 10,
     }

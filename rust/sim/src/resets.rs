@@ -76,7 +76,9 @@ pub(crate) fn start_connector(w: &mut World) {
         if view.is_some_and(|view| view.anchor().is_ok_and(|anchor| lacks(&anchor))) {
             let anchor = w.anchor.clone();
             // The anchor was read from a table, so it can be written to one.
-            let _ = w.catalog.set_anchor(table, &anchor);
+            let at = (table, w.plan.tables[table].branch);
+            let now_ms = w.wall_ms(0);
+            let _ = w.catalog.set_anchor(at, &anchor, now_ms, &mut w.ledger);
         }
     }
 }
@@ -131,7 +133,10 @@ fn hook(w: &mut World, asked: &[(usize, Option<i64>)]) -> bool {
     let Ok(offsets) = offsets else { return false };
     newest.append(offsets, w.wall_ms(0), seen);
     for table in 0..w.plan.tables.len() {
-        if w.catalog.set_anchor(table, &newest).is_err() {
+        let at = (table, w.plan.tables[table].branch);
+        let now_ms = w.wall_ms(0);
+        let set = w.catalog.set_anchor(at, &newest, now_ms, &mut w.ledger);
+        if set.is_err() {
             return false;
         }
     }

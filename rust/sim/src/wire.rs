@@ -403,6 +403,7 @@ fn offer_remote(w: &mut World, hub: &mut Hub, end: &mut End, remote: RemoteSegme
         watermarks: ranges.watermarks,
         topic_ids: ranges.topic_ids,
         manifests,
+        key_run: message.key_run,
         rows: message.rows,
         bytes: message.bytes,
     };

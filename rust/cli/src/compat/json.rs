@@ -20,9 +20,10 @@ const REFUSED: [&str; 8] = [
 /// converter is told so.
 pub(super) fn parse(text: &str, optional_when_not_required: bool) -> Result<SourceSchema, String> {
     let root: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let reader = Reader {
+    let mut reader = Reader {
         root: &root,
         optional_when_not_required,
+        around: Vec::new(),
     };
     reader.schema(&root, 1)
 }
@@ -30,14 +31,20 @@ pub(super) fn parse(text: &str, optional_when_not_required: bool) -> Result<Sour
 struct Reader<'r> {
     root: &'r Value,
     optional_when_not_required: bool,
+    /// The objects that the place at hand is in.
+    around: Vec<&'r Value>,
 }
 
-impl Reader<'_> {
-    fn schema(&self, json: &Value, depth: usize) -> Result<SourceSchema, String> {
+impl<'r> Reader<'r> {
+    fn schema(&mut self, json: &'r Value, depth: usize) -> Result<SourceSchema, String> {
         if depth > NESTING_MAX {
             return Err(
                 "the schema is recursive or nests too deeply; it has no column type".into(),
             );
+        }
+        // Where an object contains itself, Java hands over text (docs/types.md).
+        if self.around.iter().any(|around| std::ptr::eq(*around, json)) {
+            return Ok(SourceSchema::scalar(SourceKind::String));
         }
         let object = json.as_object().ok_or("a schema is no object")?;
         if let Some(word) = REFUSED.iter().find(|word| object.contains_key(**word)) {
@@ -50,7 +57,7 @@ impl Reader<'_> {
             return self.one_of(branches, depth);
         }
         let (kind, is_optional) = kind(object)?;
-        let made = self.of_kind(kind, object, depth)?;
+        let made = self.of_kind(kind, json, object, depth)?;
         let mut made = attributes(made, object);
         made.has_default = object.contains_key("default");
         Ok(match is_optional {
@@ -59,7 +66,7 @@ impl Reader<'_> {
         })
     }
 
-    fn resolve(&self, reference: &str) -> Result<&Value, String> {
+    fn resolve(&self, reference: &str) -> Result<&'r Value, String> {
         let pointer = reference
             .strip_prefix('#')
             .ok_or(format!("`{reference}` lies outside of the file"))?;
@@ -68,7 +75,7 @@ impl Reader<'_> {
     }
 
     /// One of null and a type is an optional type; of several types, a struct with a field for each.
-    fn one_of(&self, branches: &[Value], depth: usize) -> Result<SourceSchema, String> {
+    fn one_of(&mut self, branches: &'r [Value], depth: usize) -> Result<SourceSchema, String> {
         let is_null = |branch: &&Value| branch.get("type").and_then(Value::as_str) == Some("null");
         let optional = branches.iter().any(|branch| is_null(&branch));
         let others: Vec<&Value> = branches.iter().filter(|branch| !is_null(branch)).collect();
@@ -83,9 +90,10 @@ impl Reader<'_> {
     }
 
     fn of_kind(
-        &self,
+        &mut self,
         kind: &str,
-        object: &Map<String, Value>,
+        json: &'r Value,
+        object: &'r Map<String, Value>,
         depth: usize,
     ) -> Result<SourceSchema, String> {
         let connect = text(object, "connect.type");
@@ -126,14 +134,21 @@ impl Reader<'_> {
             }
             (_, "object", Some("map")) => self.map(object, depth)?,
             (_, "object", _) if object.contains_key("properties") => {
-                self.structure(object, depth)?
+                self.around.push(json);
+                let made = self.structure(object, depth)?;
+                self.around.pop();
+                made
             }
             (_, "object", _) => self.map(object, depth)?,
             (_, other, _) => return Err(format!("`{other}` has no column type")),
         })
     }
 
-    fn map(&self, object: &Map<String, Value>, depth: usize) -> Result<SourceSchema, String> {
+    fn map(
+        &mut self,
+        object: &'r Map<String, Value>,
+        depth: usize,
+    ) -> Result<SourceSchema, String> {
         let values = object
             .get("additionalProperties")
             .filter(|value| value.is_object());
@@ -142,16 +157,18 @@ impl Reader<'_> {
         Ok(SourceSchema::map(key, self.schema(values, depth + 1)?))
     }
 
-    fn structure(&self, object: &Map<String, Value>, depth: usize) -> Result<SourceSchema, String> {
-        let empty = Map::new();
+    fn structure(
+        &mut self,
+        object: &'r Map<String, Value>,
+        depth: usize,
+    ) -> Result<SourceSchema, String> {
         let properties = object.get("properties").and_then(Value::as_object);
-        let properties = properties.unwrap_or(&empty);
         let required = object.get("required").and_then(Value::as_array);
         let is_required = |name: &str| {
             required.is_some_and(|all| all.iter().any(|one| one.as_str() == Some(name)))
         };
-        let mut fields = Vec::with_capacity(properties.len());
-        for (name, property) in properties {
+        let mut fields = Vec::new();
+        for (name, property) in properties.into_iter().flatten() {
             let made = self.schema(property, depth + 1);
             let made = made.map_err(|error| format!("property `{name}`: {error}"))?;
             let made = match self.optional_when_not_required && !is_required(name) {
@@ -208,6 +225,7 @@ fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compat::tests::shown;
 
     const ORDER: &str = r##"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object",
       "title":"Order","required":["id"],
@@ -259,6 +277,30 @@ mod tests {
         assert_eq!(optional.count(), 5, "all but the required one");
     }
 
+    // Promise: `frazil compat` reads a JSON Schema that refers to itself as the converter and the shell
+    // do: a struct down to where it begins again, and text from there
+    #[test]
+    fn an_object_is_text_where_it_contains_itself() {
+        let node = r##"{"$ref":"#/definitions/node","definitions":{"node":{"type":"object",
+            "required":["v"],"properties":{"v":{"type":"integer","connect.index":0},
+            "next":{"oneOf":[{"type":"null"},{"$ref":"#/definitions/node"}],"connect.index":1},
+            "all":{"type":"array","items":{"$ref":"#/definitions/node"},"connect.index":2},
+            "by":{"type":"object","additionalProperties":{"$ref":"#/definitions/other"},"connect.index":3}}},
+            "other":{"type":"object","properties":{"back":{"$ref":"#/definitions/node"}}}}}"##;
+        let schema = shown(&parse(node, false).unwrap());
+        let inside = "{v: int64, next: string?, all: array<string>, by: map<{back: string}>}";
+        assert_eq!(schema, inside);
+        let root = r##"{"type":"object","properties":{"left":{"$ref":"#"},"right":{"$ref":"#"}}}"##;
+        let schema = shown(&parse(root, true).unwrap());
+        assert_eq!(schema, "{left: string?, right: string?}");
+        // The same object twice, but not in itself, is two structs.
+        let twice = r##"{"type":"object","definitions":{"p":{"type":"object","properties":{
+            "x":{"type":"integer"}}}},"properties":{"a":{"$ref":"#/definitions/p"},
+            "b":{"$ref":"#/definitions/p"}}}"##;
+        let schema = shown(&parse(twice, false).unwrap());
+        assert_eq!(schema, "{a: {x: int64}, b: {x: int64}}");
+    }
+
     #[test]
     fn what_has_no_column_type_says_where() {
         for (text, part) in [
@@ -268,6 +310,7 @@ mod tests {
                 r#"{"type":"object","properties":{"x":{"anyOf":[]}}}"#,
                 "`x`",
             ),
+            // Through no object: the converter has no end of it either.
             (r##"{"type":"array","items":{"$ref":"#"}}"##, "recursive"),
             (r##"{"$ref":"other.json"}"##, "outside"),
             (r##"{"$ref":"#/definitions/no"}"##, "nothing"),

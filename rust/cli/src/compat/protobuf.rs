@@ -75,6 +75,47 @@ pub(super) fn parse(
     message: Option<&str>,
     options: Options,
 ) -> Result<SourceSchema, String> {
+    let (compiler, name) = compile(path)?;
+    let pool = compiler.descriptor_pool();
+    let record = record_of(&pool, &name, message)?;
+    let walk = Walk {
+        options,
+        meta: pool.clone(),
+    };
+    walk.message(&record, &mut Vec::new())
+}
+
+/// Where the message of a record stands.
+pub(super) struct Place {
+    /// Name and text of each file that is imported.
+    pub(super) imports: Vec<(String, String)>,
+    /// The message's index in its file, after those of the messages around it.
+    pub(super) indexes: Vec<u32>,
+}
+
+/// Returns where the record's message stands in the file at `path`, and what that imports.
+pub(super) fn place(path: &Path, message: Option<&str>) -> Result<Place, String> {
+    let (compiler, name) = compile(path)?;
+    let record = record_of(&compiler.descriptor_pool(), &name, message)?;
+    let mut imports = Vec::new();
+    for file in compiler.files().filter(|file| file.name() != name) {
+        // What lies nowhere is known to every compiler, and to the decoder.
+        let Some(path) = file.path() else { continue };
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+        imports.push((file.name().to_owned(), text));
+    }
+    // In a path each index follows the number of the list that it is in.
+    let indexes = record.path().chunks(2).filter_map(|step| step.get(1));
+    let indexes = indexes.filter_map(|index| u32::try_from(*index).ok());
+    Ok(Place {
+        imports,
+        indexes: indexes.collect(),
+    })
+}
+
+/// Compiles the file at `path` and what it imports; the file's name in the result.
+fn compile(path: &Path) -> Result<(Compiler, String), String> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or("the file has no name")?;
     let folder = match path.parent() {
@@ -90,15 +131,14 @@ pub(super) fn parse(
         .include_imports(true)
         .open_files([name])
         .map_err(|error| error.to_string())?;
-    schema_of(&compiler.descriptor_pool(), name, message, options)
+    Ok((compiler, name.to_owned()))
 }
 
-fn schema_of(
+fn record_of(
     pool: &DescriptorPool,
     file: &str,
     message: Option<&str>,
-    options: Options,
-) -> Result<SourceSchema, String> {
+) -> Result<MessageDescriptor, String> {
     let file = pool.get_file_by_name(file).ok_or("the file is empty")?;
     let found = match message {
         None => file.messages().next(),
@@ -107,15 +147,10 @@ fn schema_of(
                 && (message.full_name() == wanted || message.name() == wanted)
         }),
     };
-    let record = found.ok_or_else(|| match message {
+    found.ok_or_else(|| match message {
         None => "the file has no message".to_owned(),
         Some(name) => format!("the file has no message `{name}`"),
-    })?;
-    let walk = Walk {
-        options,
-        meta: pool.clone(),
-    };
-    walk.message(&record, &mut Vec::new())
+    })
 }
 
 /// The files of [`KNOWN`].

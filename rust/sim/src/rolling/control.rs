@@ -273,6 +273,7 @@ fn receive(w: &mut World, at: At, hub: &mut Hub, remote: RemoteSegment) {
         watermarks: ranges.watermarks,
         topic_ids: ranges.topic_ids,
         manifests: read.map(|one| manifest(one.path, one.rows)).collect(),
+        key_run: message.key_run,
         rows: message.rows,
         bytes: message.bytes,
     };

@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use frazil_core::SinkError;
 use frazil_core::commit::action::{Action, Answer, CommitLimits, CommitSetup};
 use frazil_core::commit::attempt::CommitMachine;
+use frazil_core::commit::remembered::Trust;
 use frazil_core::control::coordinator::{
     self, CoordinatorSettings, Next as Wanted, Offer, TableCoordinator, Told,
 };
@@ -81,6 +82,8 @@ pub(super) struct Hub {
     tasks: usize,
     pub(super) coordinators: Vec<TableCoordinator>,
     commits: Vec<Option<Box<Commit>>>,
+    /// Each table as its last commit left it, and whether a commit begins with that.
+    remembered: Vec<(Option<View>, Trust)>,
     /// When each coordinator is asked next, by the world's clock.
     wake_ms: Vec<u64>,
     pub(super) turns: Turns,
@@ -110,6 +113,7 @@ pub(super) fn task_joins(w: &mut World, process: usize) {
             .map(|_| TableCoordinator::new(settings))
             .collect(),
         commits: (0..tables).map(|_| None).collect(),
+        remembered: vec![Default::default(); tables],
         wake_ms: vec![u64::MAX; tables],
         turns: Turns::new(&w.pace, tables),
         end,
@@ -313,7 +317,9 @@ fn begin(w: &mut World, at: At, hub: &mut Hub, table: usize, batch: Vec<Segment>
         limits: CommitLimits::default(),
     };
     let dice = Dice(Rng::new(w.rng.bits()));
-    let mut machine = CommitMachine::new(setup, batch.clone(), dice);
+    let (view, trust) = &mut hub.remembered[table];
+    let remembered = view.clone().filter(|_| trust.begins_with_it());
+    let mut machine = CommitMachine::new(setup, batch.clone(), dice).with_remembered(remembered);
     let action = machine.start();
     let commit = Box::new(Commit { machine, batch });
     carry_out(w, at, hub, table, commit, action);
@@ -331,7 +337,10 @@ pub(super) fn go_on(w: &mut World, at: At, table: usize, next: Next) {
             Next::Checked(indexes) => {
                 machine.checked(indexes.into_iter().map(|index| (index, Ok(None))).collect())
             }
-            Next::Answered(Some(view)) => machine.answered(Answer::Committed(view)),
+            Next::Answered(Some(view)) => {
+                hub.remembered[table].0 = Some(view.clone());
+                machine.answered(Answer::Committed(view))
+            }
             Next::Answered(None) => {
                 let error = SinkError::retriable("COMMIT_CONFLICT", "the table has changed");
                 machine.answered(Answer::Conflict(error))
@@ -390,6 +399,8 @@ fn carry_out(
         }
         Action::Sleep { ms } => (ms, Next::Slept),
         Action::Done(outcomes) => {
+            let was = commit.machine.remembered_was();
+            hub.remembered[table].1.learn(was);
             let now_ms = w.clock(at.process);
             let news = hub.coordinators[table].settle(&commit.batch, outcomes, now_ms);
             tell(w, at, hub, table, news);

@@ -347,6 +347,7 @@ fn segment(w: &World, run: &Run, table: usize, sealed: Sealed, rows: &[Rows]) ->
         watermarks: sealed.watermarks,
         topic_ids: BTreeMap::new(),
         manifests: vec![manifest(path, count)],
+        key_run: None,
         rows: count,
         bytes: count * 100,
     }
