@@ -1,0 +1,2 @@
+#![no_main]
+frazil_fuzz::target!(JsonSchema);
