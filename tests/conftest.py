@@ -18,20 +18,39 @@ from bed.connect import Worker
 from bed.kafka import Broker
 
 USUAL_VERSION = "4.3.1"
+# What `./x test` runs at the same time, about equally long, and what runs alone afterwards, for it measures
+# time. Each folder with tests is in one lane.
+LANES = {
+    "first": {"bed", "cdc", "chaos", "interop"},
+    "second": {"bench", "catalogs", "connect", "coordination", "peer"},
+    "alone": {"scale"},
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long tests too, at full size")
+    parser.addoption("--lane", choices=LANES, help="run only the folders of one lane")
     parser.addoption("--peer", action="store_true", help="compare with Apache Iceberg's sink")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for option, marker in (("--all", "long"), ("--peer", "peer")):
-        if config.getoption(option):
-            continue
-        left_out = [item for item in items if item.get_closest_marker(marker)]
+    def leave_out(left_out: list[pytest.Item]) -> None:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+    for option, marker in (("--all", "long"), ("--peer", "peer")):
+        if not config.getoption(option):
+            leave_out([item for item in items if item.get_closest_marker(marker)])
+    if lane := config.getoption("--lane"):
+        leave_out([item for item in items if lane_of(item) != lane])
+
+
+def lane_of(item: pytest.Item) -> str:
+    folder = item.path.relative_to(item.config.rootpath).parts[0]
+    lanes = [lane for lane, folders in LANES.items() if folder in folders]
+    if len(lanes) != 1:
+        raise pytest.UsageError(f"tests/conftest.py: the folder {folder} has {len(lanes)} lanes")
+    return lanes[0]
 
 
 @pytest.fixture(scope="session")
@@ -53,8 +72,12 @@ def scratch(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def logs(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """build/logs/e2e. Kept when something failed."""
-    folder = LOGS / "e2e"
+    """A folder of this run's own in build/logs/e2e: another run at the same time has its own. Kept when
+    something failed, until the next run."""
+    for old in (LOGS / "e2e").glob("*"):
+        if not Path("/proc", old.name).exists():
+            shutil.rmtree(old, ignore_errors=True)
+    folder = LOGS / "e2e" / str(os.getpid())
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     yield folder

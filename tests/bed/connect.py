@@ -64,7 +64,8 @@ def lay_plugin(kind: str, plugins: Path) -> None:
 class Worker:
     """A distributed worker of one Kafka version; `start` after `stop` or `kill` keeps its group and
     topics. Workers with the same `group` are one cluster. `settings` are further worker properties,
-    `classpath` are folders and archives in front of Connect's own."""
+    `classpath` are folders and archives in front of Connect's own, `beside` are folders of other
+    plugins."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Worker:
         collector: str = "-XX:+UseSerialGC",
         jvm: tuple[str, ...] = (),
         classpath: tuple[Path, ...] = (),
+        beside: tuple[Path, ...] = (),
         env: Mapping[str, str] | None = None,
         group: str | None = None,
         settings: Mapping[str, str] | None = None,
@@ -88,6 +90,8 @@ class Worker:
         self.process = Process(f"worker {version}", logs / f"{folder.name}.log")
         self.plugins = folder / "plugins"
         lay_plugin(plugin, self.plugins)
+        for other in beside:
+            (self.plugins / other.name).symlink_to(other)
         self._env = dict(env or {})
         self._properties = folder / "connect.properties"
         self._properties.write_text(

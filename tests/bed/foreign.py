@@ -1,8 +1,10 @@
-"""Another writer: commits that are made by REST requests alone, and by pyiceberg."""
+"""Another writer: commits that are made by REST requests alone, by pyiceberg, and by Iceberg's Java
+library."""
 
 from __future__ import annotations
 
 import random
+import subprocess
 import threading
 import time
 
@@ -10,6 +12,7 @@ import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException
 
+from .artifacts import java, libraries
 from .process import BedError
 
 TOPIC = "foreign"
@@ -26,6 +29,63 @@ def must_change(catalog, table: str, *updates: dict) -> None:
     status, body = change(catalog, table, list(updates))
     if status != 200:
         raise BedError(f"a foreign commit to {table}: {status} {body}")
+
+
+def create_table(
+    catalog, name: str, fields: list[dict], key: list[str], partitions: list[dict], version: int
+) -> None:
+    """Makes a table, and its namespace. `fields` have name, type and required, their ids are their
+    places; `partitions` have name, source and transform."""
+    namespace, table = name.rsplit(".", 1)
+    catalog.call("POST", "/v1/namespaces", {"namespace": [namespace]})
+    ids = {field["name"]: number for number, field in enumerate(fields, 1)}
+    body = {
+        "name": table,
+        "schema": {
+            "type": "struct",
+            "schema-id": 0,
+            "fields": [{"id": ids[field["name"]], **field} for field in fields],
+            "identifier-field-ids": [ids[column] for column in key],
+        },
+        "partition-spec": {
+            "spec-id": 0,
+            "fields": [
+                {
+                    "name": part["name"],
+                    "transform": part["transform"],
+                    "source-id": ids[part["source"]],
+                    "field-id": 1000 + number,
+                }
+                for number, part in enumerate(partitions)
+            ],
+        },
+        "properties": {"format-version": str(version)},
+    }
+    status, said = catalog.call("POST", f"/v1/namespaces/{namespace}/tables", body)
+    if status != 200:
+        raise BedError(f"a table was not made: {status} {said}")
+
+
+def change_with_java(catalog, commits: list[list[str]]) -> None:
+    """Makes commits with Iceberg's Java library, in one JVM: `append TABLE ROW...`, `delete TABLE COLUMN
+    VALUE...`, `delete-wide` in the same way, `compact TABLE`; `row` makes a ROW."""
+    library = libraries("reader")
+    command = [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    command += ["-cp", f"{library}/classes:{library}/*", "ChangeTable", catalog.uri]
+    asked = "".join("\t".join(words) + "\n" for words in commits)
+    done = subprocess.run(
+        command, input=asked, capture_output=True, text=True, timeout=300, check=False
+    )
+    if done.returncode != 0:
+        raise BedError(f"Iceberg Java cannot change the table:\n{done.stderr[-3000:]}")
+    if len(done.stdout.splitlines()) != len(commits):
+        raise BedError(f"{len(commits)} commits were asked for, not these:\n{done.stdout[-3000:]}")
+
+
+def row(**cells: object) -> str:
+    """A row for `append`; a column that is not named is null."""
+    return "\x01".join(f"{name}={value}" for name, value in cells.items() if value is not None)
 
 
 def reference(branch: str, snapshot_id: int) -> dict:

@@ -16,7 +16,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from .artifacts import BROKER_VERSION, java, libraries
 from .process import BedError, Process, free_port, listens, wait_until
@@ -169,6 +169,11 @@ class Broker:
         for future in self.admin.create_topics([topic]).values():
             future.result(30)
 
+    def add_partitions(self, name: str, count: int) -> None:
+        """Gives a topic more partitions: `count` in all."""
+        for future in self.admin.create_partitions([NewPartitions(name, count)]).values():
+            future.result(30)
+
     def delete_topic(self, name: str) -> None:
         """Deletes a topic and waits until its name is free."""
         for future in self.admin.delete_topics([name]).values():
@@ -179,6 +184,13 @@ class Broker:
         self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None]]
     ) -> list[int]:
         """Sends (partition, key, value) records and returns the next offset of each partition."""
+        return self.produce_all((topic, *record, []) for record in records)
+
+    def produce_all(
+        self, records: Iterable[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]]
+    ) -> list[int]:
+        """Sends (topic, partition, key, value, headers) records, all topics by one producer; returns the
+        next offset of each partition when there is one topic."""
         failures: list[str] = []
         ends: dict[int, int] = {}
 
@@ -200,11 +212,16 @@ class Broker:
                 "queue.buffering.max.messages": 200000,
             }
         )
-        for partition, key, value in records:
+        for topic, partition, key, value, headers in records:
             while True:
                 try:
                     producer.produce(
-                        topic, value, key, partition=partition, on_delivery=delivered
+                        topic,
+                        value,
+                        key,
+                        partition=partition,
+                        headers=headers,
+                        on_delivery=delivered,
                     )
                     break
                 except BufferError:
@@ -253,6 +270,20 @@ class Broker:
             if time.monotonic() > deadline:
                 raise AssertionError(f"the offsets of {group} are {found}, not {expected}")
             time.sleep(0.25)
+
+    def count(self, topic: str) -> int:
+        """Counts the records of a topic that nothing was deleted from."""
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": "bed-count"}
+        consumer = Consumer(settings)
+        try:
+            partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+            ends = (
+                consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1]
+                for partition in partitions
+            )
+            return sum(ends)
+        finally:
+            consumer.close()
 
     def read(self, topic: str, count: int, timeout: float = 30) -> list:
         """Reads the first `count` messages of a topic, all partitions, as far as they are there."""

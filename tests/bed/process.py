@@ -69,8 +69,9 @@ class Process:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        user: str | None = None,
     ) -> None:
-        """Starts the child; a log of an earlier start is continued."""
+        """Starts the child; a log of an earlier start is continued. Root may name another user."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as out:
             self._child = subprocess.Popen(
@@ -81,6 +82,7 @@ class Process:
                 env={**os.environ, **(env or {})},
                 cwd=cwd,
                 start_new_session=True,
+                user=user,
             )
 
     def running(self) -> bool:
@@ -104,6 +106,16 @@ class Process:
         if self._child is None or self._child.poll() is not None:
             return
         self._child.terminate()
+        try:
+            self._child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def interrupt(self, timeout: float = 30) -> None:
+        """As `stop`, by the signal that a terminal sends."""
+        if self._child is None or self._child.poll() is not None:
+            return
+        self._child.send_signal(signal.SIGINT)
         try:
             self._child.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -215,6 +215,14 @@ class Proxy:
         self._tls.load_cert_chain(certificate)
         self._server.hang_up()
 
+    def ask_for_certificates(self, authority: Path) -> None:
+        """Serves only clients with a certificate of `authority` from now on, and ends all connections."""
+        if self._tls is None:
+            raise BedError("the proxy has no TLS")
+        self._tls.verify_mode = ssl.CERT_REQUIRED
+        self._tls.load_verify_locations(authority)
+        self._server.hang_up()
+
     def secured(self, connection: socket.socket) -> socket.socket:
         """Begins TLS on a connection, where there is any."""
         return connection if self._tls is None else self._tls.wrap_socket(connection, True)

@@ -137,7 +137,8 @@ def _unescape(text: str) -> str | None:
 
 @dataclass(frozen=True)
 class Question:
-    """What Iceberg's Java library is asked: `rows` or planned `files`, under a filter."""
+    """What Iceberg's Java library is asked: `rows` or planned `files`, under a filter, or what was
+    `appended:` after a snapshot."""
 
     location: str
     what: str

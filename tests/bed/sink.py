@@ -39,11 +39,11 @@ def sink(catalog, topics: str, tables: str, **overrides: str | None) -> dict[str
     return config
 
 
-def configuration(file: str, catalog) -> tuple[str, dict[str, str]]:
+def configuration(file: str, catalog, **more: str) -> tuple[str, dict[str, str]]:
     """Reads a file of `connector-config/` as it is shipped, with the placeholders filled in for
-    `catalog`, and returns the connector's name and configuration."""
+    `catalog`, and `more` of them, and returns the connector's name and configuration."""
     text = (CONFIGURATIONS / file).read_text()
-    for name, value in catalog.placeholders().items():
+    for name, value in {**catalog.placeholders(), **more}.items():
         text = text.replace(f"@{name}@", value)
     left = re.findall(r"@[A-Z_]+@", text)
     if left:

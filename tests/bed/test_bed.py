@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError
 
-from bed import data
+from bed import data, foreign
 from bed.artifacts import WORKER_VERSIONS
 from bed.connect import start_cluster
 from bed.process import wait_until
@@ -124,6 +124,36 @@ def test_seaweedfs_vends_keys_that_reach_their_own_table_only(weed, name):
     client.put_object(Key=f"{name}/a/data/x.parquet", **put)
     with pytest.raises(client.exceptions.ClientError, match="AccessDenied"):
         client.put_object(Key=f"{name}/b/data/x.parquet", **put)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_java_appends_deletes_and_compacts(rest, name, version):
+    fields = [
+        {"name": "id", "type": "long", "required": True},
+        {"name": "part", "type": "string", "required": False},
+        {"name": "at", "type": "timestamp", "required": False},
+    ]
+    partitions = [{"name": "part", "source": "part", "transform": "identity"}]
+    table, view = f"{name}.t", TableView(rest, f"{name}.t")
+    foreign.create_table(rest, table, fields, ["id"], partitions, version)
+    rows = [
+        foreign.row(id=number, part="ab"[number % 2], at="2026-11-30T00:00:01") for number in range(6)
+    ]
+    foreign.change_with_java(
+        rest,
+        [["append", table, *rows], ["compact", table], ["delete", table, "id", "1", "2"]]
+        + [["delete", table, "id", "3"]],
+    )
+    deleted = [(number,) for number in (0, 4, 5)]
+    assert view.query("SELECT id FROM {t} ORDER BY id") == deleted
+    planned = read_with_java(view.location(), "files")
+    assert [(int(file["rows"]), int(file["deletes"])) for file in planned] == [(3, 1), (3, 1)]
+    foreign.change_with_java(rest, [["compact", table], ["append", table, foreign.row(id=7)]])
+    assert view.query("SELECT id FROM {t} ORDER BY id") == [*deleted, (7,)]
+    planned = read_with_java(view.location(), "files")
+    counts = sorted((int(file["rows"]), int(file["deletes"])) for file in planned)
+    assert counts == [(1, 0), (1, 0), (2, 0)]
+    assert len(view.snapshots()) == 6
 
 
 def test_the_flights_are_all_there_with_their_nulls():

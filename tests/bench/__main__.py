@@ -28,6 +28,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./x bench", description=__doc__)
     parser.add_argument("scenario", nargs="*", help=f"one of {', '.join(NAMES)}; without any, all")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (5)")
+    parser.add_argument("--warm-up", type=int, default=4, help="rounds before them (4)")
     parser.add_argument("--records", type=int, help="records of each round, for all scenarios")
     parser.add_argument("--interval", type=int, default=10_000, help="commit interval in ms (10000)")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON a scenario")
@@ -36,8 +37,8 @@ def arguments() -> argparse.Namespace:
     unknown = [name for name in options.scenario if name not in NAMES]
     if unknown:
         parser.error(f"no scenario {', '.join(unknown)}: there are {', '.join(NAMES)}")
-    if options.rounds < 1:
-        parser.error("at least one round counts")
+    if options.rounds < 1 or options.warm_up < 1:
+        parser.error("at least one round counts, behind at least one that warms up")
     return options
 
 
@@ -67,11 +68,11 @@ def one(sitting: Sitting, scenario: Scenario, options: argparse.Namespace, known
     """Runs a scenario. One that cannot run is a result too, and a failure of the whole run."""
     try:
         runner = Runner(sitting, scenario, options.interval, say)
-        topic, rounds = runner.run(options.rounds)
+        topic, rounds = runner.run(options.rounds, options.warm_up)
     except BedError as error:
         say(f"{scenario.name}: NOT MEASURED: {error}")
         return {"scenario": scenario.name, "error": str(error)}
-    result = summarize(scenario, topic, rounds, {**known, "interval_ms": options.interval})
+    result = summarize(scenario, topic, rounds, {**known, "interval_ms": options.interval, "warm_up": options.warm_up})
     for line in verdicts(result):
         say(line)
     if result["noisy"]:

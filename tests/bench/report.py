@@ -222,14 +222,18 @@ def tables(results: dict[str, Result]) -> str:
     )
 
 
+def put(begin: str, text: str, end: str) -> None:
+    """Puts a text between two marks of the page."""
+    head, first, rest = PAGE.read_text().partition(begin)
+    _, last, tail = rest.partition(end)
+    if not first or not last:
+        raise ValueError(f"{PAGE.name} has lost its marks")
+    PAGE.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
+
+
 def write(results: dict[str, Result]) -> None:
     """Writes the tables into the page, and the picture."""
-    text = PAGE.read_text()
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} has lost its marks")
-    PAGE.write_text(f"{head}{BEGIN}\n{tables(results)}\n{END}{tail}")
+    put(BEGIN, tables(results), END)
     PICTURE.write_text(picture(results))
 
 

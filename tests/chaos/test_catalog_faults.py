@@ -158,12 +158,16 @@ class Stale:
 def test_a_catalog_answers_old_metadata(flow, proxy):
     with flow().running() as run:
         rule = proxy.rule(Stale(), method="GET", path="/tables/t0")
-        run.send(400)
-        run.settle()
-        # Somebody else moves the table, so that the next look is needed, and is wrong.
+        # Whoever alone writes a table does not look at it; somebody else moves it, so that it is.
         foreign.commit_to_branch(run.reads, run.tables[0], "main")
         run.send(400)
+        run.settle()
         rule.wait_met()
+        # The next look is needed too, and is wrong.
+        foreign.commit_to_branch(run.reads, run.tables[0], "main")
+        met = rule.met
+        run.send(400)
+        rule.wait_met(met + 1)
         pause_for(3)
         assert run.worker.task_states(run.name) == ["RUNNING", "RUNNING"]
         proxy.clear()

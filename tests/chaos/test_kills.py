@@ -52,7 +52,8 @@ def test_a_worker_dies_at_a_step(flow, points, point, landed):
 @pytest.mark.long
 def test_a_worker_dies_in_the_middle_of_an_upload(flow, points):
     """A file of several parts. No reader sees a part of it, and what is left is no data file."""
-    run = flow(partitions=2, tasks=1, iceberg__control__commit__interval_ms="20000")
+    # Long enough for a file of 8 MiB, also where others want the cores.
+    run = flow(partitions=2, tasks=1, iceberg__control__commit__interval_ms="90000")
     with run.running(first=0):
         points.arm(upload__before_part="kill*1")
         run.send_noise(4000)
@@ -60,7 +61,7 @@ def test_a_worker_dies_in_the_middle_of_an_upload(flow, points):
         points.disarm()
         assert run.view.rows() == 0
         run.revive()
-        run.check(timeout=120)
+        run.check(timeout=240)
         data = [row[0] for row in run.view.query("SELECT DISTINCT filename FROM {t}")]
         assert data and all(path.endswith(".parquet") for path in data)
 
@@ -95,11 +96,12 @@ def test_a_worker_dies_while_fifty_tables_are_committed(flow, points):
     """The tables stand at different offsets then; each goes on where it was."""
     run = flow(tables=50, tasks=2, partitions=4)
     with run.running(first=200):
-        points.arm(catalog__after_commit="wait:50")
+        # All tables are committed at once; one waits before its commit, and a thread with it.
+        points.arm(catalog__before_commit="wait:10000*1")
         run.send(400)
         wait_until(
             "some tables to be ahead",
-            lambda: len({view.rows() for view in run.views[::5]}) > 1,
+            lambda: len({view.rows() for view in run.views}) > 1,
             60,
             0.05,
         )

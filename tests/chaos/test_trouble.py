@@ -35,7 +35,7 @@ DEAD = {
 def test_native_code_panics(flow, cut_worker, broker, proxied, points, name, point):
     other = Flow(cut_worker, broker, proxied, f"{name}_b", reads=proxied.direct, tasks=1)
     big = point.startswith("upload")
-    run = flow(tasks=1, iceberg__control__commit__interval_ms="15000" if big else "1000")
+    run = flow(tasks=1, iceberg__control__commit__interval_ms="60000" if big else "1000")
     with other.running(), run.running():
         run.wait_lag()
         other.wait_lag()
@@ -124,7 +124,8 @@ def test_native_memory_is_short(flow):
     run = flow(
         tables=3,
         tasks=1,
-        frazil__memory__max_bytes="16777216",
+        # For the tasks of the worker's other connectors, too.
+        frazil__memory__max__bytes=str(6 * 32 * 1024 * 1024),
         iceberg__control__commit__interval_ms="5000",
     )
     with run.running():

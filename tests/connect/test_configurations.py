@@ -125,8 +125,8 @@ def test_a_bad_value_is_refused(worker, sql, name, key, value, part):
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("iceberg.tables.cdc-field", "_cdc", "iceberg.tables.default-mode"),
-        ("iceberg.tables.upsert-mode-enabled", "true", "iceberg.tables.default-mode"),
+        ("iceberg.tables.default-delete-mode", "copy-on-write", "not built yet"),
+        ("iceberg.tables.default-delete-mode", "equality", "never written"),
         ("iceberg.hadoop.fs.s3a.threads.max", "64", "iceberg.catalog.s3."),
         ("iceberg.catalog.type", "glue", "not there yet"),
         ("iceberg.catalog.type", "hive", "not there yet"),

@@ -8,14 +8,16 @@ Not a part of CI: Spark is large and slow. By hand, with SPARK a folder of your 
     FRAZIL_SPARK=SPARK build/venv/bin/python -m pytest -c tests/pytest.ini \
         tests/interop/spark_check.py
 
-A real worker writes the tables of `test_readers.py`. Spark opens them by their catalog, and has to
+A real worker writes the tables of `test_readers.py`, and tables with changes. Spark opens them by their catalog, and has to
 say what DuckDB says. At the end it is the other way around: tables that Spark made are continued. The
 last result is in docs/compatibility.md.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -23,14 +25,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pyiceberg.catalog import load_catalog
+
 from bed.artifacts import libraries
 from bed.catalogs import SqlCatalog
+from bed.process import wait_until
 from bed.read import TableView
-from bed.sink import running, sink
+from bed.sink import ENVELOPE, envelope, running, sink
 
 sys.path.append(os.environ["FRAZIL_SPARK"])
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+import test_encodings
 from test_readers import (
     ARROW,
     BEGINNING,
@@ -258,6 +264,23 @@ def test_long_texts(request, spark, kind, worker, broker):
     assert by_spark(spark, table, whole) == by_duckdb(view, whole)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_each_encoding(spark, worker, broker, rest, version):
+    """Vectorized, which Spark does for columns that are not nested, and one by one."""
+    name = f"spark_encodings_v{version}"
+    catalog = load_catalog("encodings", type="rest", uri=rest.uri)
+    tables = test_encodings.create(catalog, name, version)
+    views = test_encodings.write_encodings(worker, broker, rest, tables, name)
+    every = test_encodings.ARROW.names
+    flat = [column for column in every if column not in ("li", "ls", "ma", "st")]
+    for key, view in views.items():
+        for vectorized, names in (("true", flat), ("false", flat), ("true", every)):
+            reader = spark.read.option("vectorization-enabled", vectorized)
+            found = reader.table(f"rest.{view.namespace}.{view.table}").select(*names).toArrow()
+            assert found.num_rows == test_encodings.ROWS
+            assert test_encodings.differences(view, found, names) == [], (key, vectorized)
+
+
 def test_a_table_with_a_time_is_not_opened(request, spark, worker, broker, scratch):
     """A limit of Iceberg's Spark runtime; when this fails the limit is gone."""
     view = write_tables(worker, broker, SqlCatalog(scratch / "spark"), "timed", 2)["plain"]
@@ -340,3 +363,100 @@ def test_files_that_spark_added_without_field_ids_are_continued(
     assert rows == [{"id": n, "title": f"{'n' if n < 2 else 't'}{n}"} for n in range(10)]
     properties = TableView(rest, f"{name}.t").metadata()["properties"]
     assert "schema.name-mapping.default" in properties
+
+
+class Changes:
+    """Upserts and deletes at random, and the rows that are there after them."""
+
+    FIELDS = [
+        {"field": "id", "type": "int64", "optional": False},
+        {"field": "part", "type": "string", "optional": False},
+        {"field": "v", "type": "int64", "optional": False},
+    ]
+
+    def __init__(self, broker, topic: str, view: TableView) -> None:
+        self.broker, self.topic, self.view = broker, topic, view
+        self.dice = random.Random(topic)
+        self.rows: dict[int, tuple[str, int]] = {}
+        self.history: list[dict[int, tuple[str, int]]] = []
+
+    def send(self, count: int) -> None:
+        """Sends changes, and waits until the table shows them."""
+        records = []
+        for _ in range(count):
+            key = self.dice.randrange(200)
+            if self.dice.random() < 0.25:
+                self.rows.pop(key, None)
+                records.append((0, self._key(key), None))
+                continue
+            self.rows[key] = (self.dice.choice("abc"), self.dice.randrange(10**6))
+            part, v = self.rows[key]
+            records.append((0, self._key(key), envelope(self.FIELDS, {"id": key, "part": part, "v": v})))
+        self.broker.produce(self.topic, records)
+        wait_until("the changes", lambda: self._there() == self.rows, 60, 0.5)
+        self.history.append(dict(self.rows))
+
+    def _key(self, key: int) -> bytes:
+        return json.dumps({"id": key}).encode()
+
+    def _there(self) -> dict[int, tuple[str, int]]:
+        if self.view.location() is None or not self.view.metadata().get("snapshots"):
+            return {}
+        found = self.view.query("SELECT id, part, v FROM {t}")
+        rows = {id: (part, v) for id, part, v in found}
+        assert len(rows) == len(found), "a key is there twice"
+        return rows
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_table_with_changes(spark, worker, broker, rest, version):
+    """Spark reads every snapshot, changes the table itself and compacts it, and we go on."""
+    name = f"spark_changes_v{version}"
+    view, table = TableView(rest, f"{name}.t"), f"rest.{name}.t"
+    broker.create_topic(name)
+    config = sink(
+        rest,
+        name,
+        f"{name}.t",
+        **ENVELOPE,
+        key__converter="org.apache.kafka.connect.json.JsonConverter",
+        key__converter__schemas__enable="false",
+        iceberg__tables__default_mode="upsert",
+        iceberg__tables__default_id_columns="id",
+        iceberg__tables__default_partition_by="part",
+        iceberg__tables__auto_create_props__format_version=str(version),
+    )
+    changes = Changes(broker, name, view)
+
+    def by_spark_now(as_of: str = "") -> dict[int, tuple[str, int]]:
+        found = by_spark(spark, table, f"SELECT id, part, v FROM {{t}}{as_of}")
+        rows = {row["id"]: (row["part"], row["v"]) for row in found}
+        assert len(rows) == len(found), "a key is there twice"
+        return rows
+
+    with running(worker, name, config):
+        for _ in range(6):
+            changes.send(150)
+        seen: list[dict] = []
+        for snapshot in view.snapshots():
+            rows = by_spark_now(f" VERSION AS OF {snapshot['snapshot-id']}")
+            if not seen or seen[-1] != rows:
+                seen.append(rows)
+        # A send may be two commits.
+        assert [rows for rows in seen if rows in changes.history] == changes.history
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read',"
+                  " 'write.update.mode'='merge-on-read')")
+        spark.sql(f"DELETE FROM {table} WHERE id % 7 = 0")
+        spark.sql(f"UPDATE {table} SET v = -1 WHERE id % 5 = 0")
+        changes.rows = {
+            key: (part, -1 if key % 5 == 0 else v)
+            for key, (part, v) in changes.rows.items()
+            if key % 7
+        }
+        assert by_spark_now() == changes.rows
+        changes.send(150)
+        spark.sql(f"REFRESH TABLE {table}")
+        spark.sql(f"CALL rest.system.rewrite_data_files(table => '{name}.t', options => map('rewrite-all', 'true'))")
+        changes.send(150)
+    spark.sql(f"REFRESH TABLE {table}")
+    assert by_spark_now() == changes.rows

@@ -46,9 +46,14 @@ class Load:
 
     The producer is idempotent: record n is at offset n / P of partition n % P."""
 
-    def __init__(self, broker: Broker, topic: str, partitions: int, per_second: int) -> None:
+    def __init__(
+        self, broker: Broker, topic: str, partitions: int, per_second: int, tick: float = 0.25
+    ) -> None:
         self.topic, self.partitions, self.per_second = topic, partitions, per_second
+        self._tick = tick
         self.sent = 0
+        # When each record was sent, in milliseconds.
+        self.times: list[int] = []
         self.acked = 0
         self.ends = [0] * partitions
         self._refused: list[str] = []
@@ -86,11 +91,13 @@ class Load:
         self.ends[partition] = max(self.ends[partition], message.offset() + 1)
 
     def _run(self) -> None:
-        began, tick = time.monotonic(), 0.25
-        while not self._stop.wait(tick):
+        began = time.monotonic()
+        while not self._stop.wait(self._tick):
             due = int((time.monotonic() - began) * self.per_second)
             while self.sent < due:
-                value = {"id": self.sent, "at": now_ms(), "note": f"order {self.sent % 97}"}
+                at = now_ms()
+                value = {"id": self.sent, "at": at, "note": f"order {self.sent % 97}"}
+                self.times.append(at)
                 self._producer.produce(
                     self.topic,
                     json.dumps(value).encode(),
@@ -99,6 +106,28 @@ class Load:
                 )
                 self.sent += 1
             self._producer.poll(0)
+
+
+class Resident:
+    """Watches the memory of a process, in megabytes."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.most = pid, 0
+        self._stop = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def now(self) -> int:
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as lines:
+            return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) // 1024
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.25):
+            self.most = max(self.most, self.now())
+
+    def stop(self) -> int:
+        """Returns the most that was seen."""
+        self._stop.set()
+        return self.most
 
 
 def state_of(metadata: dict) -> dict:

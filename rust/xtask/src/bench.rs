@@ -10,17 +10,23 @@ use crate::tools;
 const BUILT: &str = "--built";
 /// Compares the sinks alone, in one JVM without Kafka.
 const SINK: &str = "--sink";
+/// Compares upserts with Flink's.
+const FLINK: &str = "--flink";
 
 /// Runs the benchmark with the options of `tests/bench`, and tells whether everything was measured.
 pub(crate) fn run(words: &[String]) -> Result<bool, Failure> {
     let is = |wanted: &str| words.iter().any(|word| word == wanted);
     if !is(BUILT) && !is("--help") {
-        lay()?;
+        lay(is(FLINK))?;
     }
-    let module = if is(SINK) { "bench.sink" } else { "bench" };
+    let module = match (is(SINK), is(FLINK)) {
+        (true, _) => "bench.sink",
+        (_, true) => "bench.flink",
+        _ => "bench",
+    };
     let mut command = Command::new(tools::python());
     command.args(["-m", module]);
-    let ours = |word: &str| [BUILT, SINK].contains(&word);
+    let ours = |word: &str| [BUILT, SINK, FLINK].contains(&word);
     command.args(words.iter().filter(|word| !ours(word)));
     command.env("PYTHONPATH", root().join("tests"));
     // Progress must show while it is made, also through the pipe.
@@ -28,14 +34,18 @@ pub(crate) fn run(words: &[String]) -> Result<bool, Failure> {
     Log::open("bench")?.run(&mut command)
 }
 
-fn lay() -> Result<(), Failure> {
+fn lay(flink: bool) -> Result<(), Failure> {
     println!("building the plugin (build/logs/dist.log)");
     if !tools::dist(&Log::quiet("dist")?)? {
         return Err("the plugin was not built: see build/logs/dist.log".to_owned());
     }
     println!("laying the bed and Apache Iceberg's sink (build/logs/bed.log)");
     let log = Log::quiet("bed")?;
-    if !tools::bed(&log)? || !log.run(&mut tools::gradle(&[":bed:benchLibraries"]))? {
+    let mut beside = vec![":bed:benchLibraries"];
+    if flink {
+        beside.push(":bed:flinkLibraries");
+    }
+    if !tools::bed(&log)? || !log.run(&mut tools::gradle(&beside))? {
         return Err("the bed was not laid: see build/logs/bed.log".to_owned());
     }
     Ok(())

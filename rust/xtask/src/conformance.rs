@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use crate::Failure;
 use crate::results::{Outcome, TestResult};
@@ -15,7 +16,13 @@ use crate::run::{Log, root};
 
 const CASES: &str = "tests/conformance";
 const RUNNER: &str = "build/bed/conformance";
+const RANDOM: &str = "build/conformance";
+/// Cases at random that the tests run, always the same.
+const RANDOM_CASES: usize = 400;
 const PEER_PAGE: &str = "docs/conformance-peer.md";
+
+/// The formats of bytes that cases can be run in.
+pub(crate) const FORMATS: [&str; 4] = ["json", "avro", "protobuf", "json-schema"];
 
 /// What was asked for on the command line.
 #[derive(Default)]
@@ -28,16 +35,33 @@ pub(crate) struct Wanted {
     pub(crate) coverage: bool,
     /// Tells how long each case took.
     pub(crate) verbose: bool,
-    /// Delivers values as bytes that the native library decodes, where cases have such a form.
-    pub(crate) native: bool,
+    /// Delivers values as bytes of these formats, one after the other, that the native library
+    /// decodes, where cases have such a form.
+    pub(crate) native: Vec<String>,
     /// Runs them through Apache Iceberg's sink and writes the page that compares.
     pub(crate) peer: bool,
+    /// Runs so many cases with schemas and values at random.
+    pub(crate) random: Option<usize>,
+    /// What these are made from; without it, the time.
+    pub(crate) seed: Option<u64>,
 }
 
 /// Runs the cases and tells whether all went well. The plugin is built first if it is not there.
 pub(crate) fn run(wanted: &Wanted) -> Result<bool, Failure> {
     let log = Log::open("conformance")?;
-    log.run(&mut command(wanted)?)
+    run_all(wanted, &log)
+}
+
+/// Runs the cases as values, or once in each of the formats that are wanted.
+fn run_all(wanted: &Wanted, log: &Log) -> Result<bool, Failure> {
+    if wanted.native.is_empty() {
+        return log.run(&mut command(wanted, None)?);
+    }
+    let mut good = true;
+    for format in &wanted.native {
+        good &= log.run(&mut command(wanted, Some(format.as_str()))?)?;
+    }
+    Ok(good)
 }
 
 /// Runs all cases; for the tests, with the coverage as a part of it.
@@ -46,16 +70,23 @@ pub(crate) fn all(log: &Log) -> Result<(bool, Vec<TestResult>), Failure> {
         coverage: true,
         ..Wanted::default()
     };
-    let good = log.run(&mut command(&wanted)?)?;
+    let good = run_all(&wanted, log)?;
     let natively = Wanted {
-        native: true,
+        native: FORMATS.map(str::to_owned).into(),
         ..Wanted::default()
     };
-    let good_natively = log.run(&mut command(&natively)?)?;
-    Ok((good && good_natively, results(&log.lines()?)))
+    let good_natively = run_all(&natively, log)?;
+    let at_random = Wanted {
+        random: Some(RANDOM_CASES),
+        seed: Some(1),
+        ..Wanted::default()
+    };
+    let good_at_random = run_all(&at_random, log)?;
+    let good = good && good_natively && good_at_random;
+    Ok((good, results(&log.lines()?)))
 }
 
-fn command(wanted: &Wanted) -> Result<Command, Failure> {
+fn command(wanted: &Wanted, format: Option<&str>) -> Result<Command, Failure> {
     let runner = root().join(RUNNER);
     if !runner.join("classes").is_dir() {
         return Err(format!("{RUNNER} is missing: run ./x bed"));
@@ -103,19 +134,46 @@ fn command(wanted: &Wanted) -> Result<Command, Failure> {
             .arg("--coverage")
             .arg(root().join(CASES).join("types.json"));
     }
-    if wanted.native {
-        command.arg("--native");
+    if let Some(format) = format {
+        command.args(["--native", format]);
     }
     if wanted.verbose {
         command.arg("--verbose");
     }
-    if wanted.cases.is_empty() {
-        command.arg(root().join(CASES));
+    match wanted.random {
+        Some(count) => {
+            command.arg(at_random(count, wanted.seed)?);
+        }
+        None if wanted.cases.is_empty() => {
+            command.arg(root().join(CASES));
+        }
+        None => {}
     }
     for case in &wanted.cases {
         command.arg(called_from()?.join(case));
     }
     Ok(command)
+}
+
+/// Writes cases at random and returns their file.
+fn at_random(count: usize, seed: Option<u64>) -> Result<PathBuf, Failure> {
+    let now = || {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    };
+    let seed = seed.unwrap_or_else(now);
+    let file = root().join(RANDOM).join(format!("random-{seed}.json"));
+    let python = env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
+    let mut writing = Command::new(python);
+    writing
+        .arg(root().join(CASES).join("generate_random.py"))
+        .args(["--seed", &seed.to_string(), "--cases", &count.to_string()])
+        .arg(&file);
+    match writing.status() {
+        Ok(status) if status.success() => Ok(file),
+        Ok(status) => Err(format!("generate_random.py ended with {status}")),
+        Err(error) => Err(format!("generate_random.py cannot be run: {error}")),
+    }
 }
 
 /// Returns the peer's newest version in the bed, and where its libraries are.
@@ -126,7 +184,10 @@ fn peer() -> Result<(String, PathBuf), Failure> {
         .flatten()
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            Some((name.strip_prefix("peer-")?.to_owned(), entry.path()))
+            let version = name.strip_prefix("peer-")?;
+            // Not `peer-s3-…`, the libraries that it needs for S3.
+            let is_version = version.starts_with(|first: char| first.is_ascii_digit());
+            is_version.then(|| (version.to_owned(), entry.path()))
         })
         .collect();
     found.sort();

@@ -4,12 +4,15 @@
 //! built and started the way a user would.
 
 mod bench;
+mod cdc;
 mod chaos;
 mod complaints;
 mod conformance;
 mod covers;
 mod demo;
+mod e2e;
 mod files;
+mod fuzz;
 mod injections;
 mod mutants;
 mod parts;
@@ -45,21 +48,32 @@ usage: ./x TASK
         docs/chaos-results.md. --scenario: a word of the names of the tests. --minutes: faults at
         random for so long. --all: every scenario. --built: with library and plugin as they are.
         --note: only notes the results of a JUnit report. Words after `--` go to pytest.
-  conformance [--case FILE]... [--only WORD] [--coverage] [--verbose] [--native]
-              [--peer]
+  cdc [--seeds N] [--from S] [--debezium SECONDS] [--built]
+        Random change streams on the real bed, twenty at a time in one worker whose faults they share:
+        each table must end as the model of its stream (tests/cdc). --seeds: how many (20), from seed S
+        on. --debezium: follows PostgreSQL and MariaDB instead, each for so long with two kills.
+        --built: with plugin and bed as they are. Words after `--` go to pytest.
+  conformance [--case FILE]... [--only WORD] [--coverage] [--verbose] [--native[=FORMAT]]
+              [--peer] [--random N [--seed S]]
         Runs the cases of tests/conformance through the plugin: records in, tables out.
         --case: a file of your own, in the format of tests/conformance/README.md. --only: cases
         with a word in their file or name. --coverage: which source types were tried on which
         column types. --verbose: how long each took. --native: values are bytes that the library
-        decodes. --peer: through Apache Iceberg's sink, with the
-        differences written into docs/conformance-peer.md.
-  bench [SCENARIO]... [--rounds N] [--records N] [--json] [--write] [--built]
+        decodes, of json, avro, protobuf and json-schema in turn, or of the one named. --peer: through
+        Apache Iceberg's sink, with the differences written into docs/conformance-peer.md.
+        --random: N cases with schemas and values at random in place of those of the repository; the
+        same seed makes the same ones.
+  bench [SCENARIO]... [--rounds N] [--warm-up N] [--records N] [--json] [--write] [--built]
         Compares a sink that does nothing, Apache Iceberg's and Frazil, each in its own Connect
         worker, in alternating rounds: CPU time per record and more; tables are compared too.
-        --rounds: how many count, after one to warm up (5). --records: of each round. --json: ends
+        --rounds: how many count (5), after --warm-up (4). --records: of each round. --json: ends
         with one line of JSON a scenario. --write: the results go into docs/benchmarks.md. --built:
         with plugin and bed as they are. --help: the scenarios, and all options.
-        bench --sink: the sinks alone, in one JVM without Kafka.
+        bench --sink: the sinks alone, in one JVM without Kafka. bench --flink: upserts, beside Flink
+        with Iceberg's sink for it.
+  fuzz [TARGET]... [--minutes M]
+        Feeds bytes that libFuzzer makes up to all that reads bytes, M minutes a target (1): json
+        json-envelope avro protobuf json-schema framing wire schema. See fuzz/README.md.
   sim [--seeds N] [--from S] [--total STEPS] | --seed S [--trace] | --mutants [RULE]...
         Runs the state machines in a simulated world and checks each step (rust/sim).
         --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
@@ -108,9 +122,11 @@ fn dispatch() -> Result<bool, Failure> {
         "demo" => demo(arguments),
         "promises" => promise_table(arguments),
         "chaos" => chaos_runs(arguments),
+        "cdc" => change_streams(arguments),
         "conformance" => conformance_cases(arguments),
         "sim" => sim::run(&words(arguments)?, &run::Log::open("sim")?),
         "bench" => bench::run(&words(arguments)?),
+        "fuzz" => fuzz_targets(arguments),
         "injections" => covers_table(arguments, injections::write, injections::check),
         "complaints" => covers_table(arguments, complaints::write, complaints::check),
         "mutants" => without_guards(arguments),
@@ -137,6 +153,13 @@ fn text(arguments: &mut lexopt::Parser) -> Result<String, Failure> {
     value.string().map_err(|error| error.to_string())
 }
 
+/// Returns the number that an option has.
+fn number<T: std::str::FromStr>(arguments: &mut lexopt::Parser) -> Result<T, Failure> {
+    let word = text(arguments)?;
+    word.parse()
+        .map_err(|_| format!("`{word}` is no number that is allowed here"))
+}
+
 fn test(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
     let mut wanted = parts::Wanted::default();
     while let Some(argument) = next(&mut arguments)? {
@@ -161,11 +184,39 @@ fn conformance_cases(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
             Long("coverage") => wanted.coverage = true,
             Long("verbose") => wanted.verbose = true,
             Long("peer") => wanted.peer = true,
-            Long("native") => wanted.native = true,
+            Long("native") => match arguments.optional_value() {
+                Some(format) => {
+                    let format = format.string().map_err(|error| error.to_string())?;
+                    if !conformance::FORMATS.contains(&format.as_str()) {
+                        return Err(format!(
+                            "--native=FORMAT: {}",
+                            conformance::FORMATS.join(" ")
+                        ));
+                    }
+                    wanted.native.push(format);
+                }
+                None => wanted.native = conformance::FORMATS.map(str::to_owned).into(),
+            },
+            Long("random") => wanted.random = Some(number(&mut arguments)?),
+            Long("seed") => wanted.seed = Some(number(&mut arguments)?),
             other => return Err(other.unexpected().to_string()),
         }
     }
     conformance::run(&wanted)
+}
+
+fn fuzz_targets(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut wanted = fuzz::Wanted::default();
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("minutes") => wanted.minutes = Some(text(&mut arguments)?),
+            Value(name) => wanted
+                .targets
+                .push(name.string().map_err(|error| error.to_string())?),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    fuzz::run(&wanted)
 }
 
 /// Returns the rest of the command line as it is, for a program that reads it itself.
@@ -209,6 +260,23 @@ fn chaos_runs(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
         }
     }
     chaos::run(&wanted)
+}
+
+fn change_streams(mut arguments: lexopt::Parser) -> Result<bool, Failure> {
+    let mut wanted = cdc::Wanted::default();
+    while let Some(argument) = next(&mut arguments)? {
+        match argument {
+            Long("seeds") => wanted.seeds = Some(number(&mut arguments)?),
+            Long("from") => wanted.from = Some(number(&mut arguments)?),
+            Long("debezium") => wanted.debezium = Some(number(&mut arguments)?),
+            Long("built") => wanted.built = true,
+            Value(word) => wanted
+                .pytest
+                .push(word.string().map_err(|error| error.to_string())?),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    cdc::run(&wanted)
 }
 
 /// Checks a table of numbered things and their tests, after writing it when that is asked for.

@@ -1,7 +1,6 @@
 //! `./x test`: the parts in order, the time of each, and one closing line.
 
 use std::fs;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -9,6 +8,7 @@ use crate::Failure;
 use crate::chaos;
 use crate::complaints;
 use crate::conformance;
+use crate::e2e;
 use crate::injections;
 use crate::mutants;
 use crate::promises::{self, Ran};
@@ -154,7 +154,11 @@ fn part(name: &str, wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
             let (good, results) = conformance::all(log)?;
             Ok((good, Some(results)))
         }
-        "e2e" => end_to_end(wanted, log, done),
+        "e2e" => {
+            needs(&["failpoints", "dist", "bed"], done)?;
+            let (good, results) = e2e::run(wanted.all, &wanted.pytest, log)?;
+            Ok((good, Some(results)))
+        }
         "promises" => said(log, &promises::check(&ran(wanted, done))?),
         "injections" => said(log, &injections::check()?),
         "complaints" => said(log, &complaints::check()?),
@@ -192,36 +196,6 @@ fn needs(parts: &[&str], done: &[Report]) -> Result<(), Failure> {
         Some(report) => Err(format!("not run: {} failed", report.name)),
         None => Ok(()),
     }
-}
-
-fn end_to_end(wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
-    needs(&["failpoints", "dist", "bed"], done)?;
-    let report = root().join("build/e2e.xml");
-    if report.exists() {
-        fs::remove_file(&report).map_err(|error| format!("cannot remove a report: {error}"))?;
-    }
-    let mut command = Command::new(tools::python());
-    command.args([
-        "-m",
-        "pytest",
-        "-v",
-        "--durations=15",
-        "-c",
-        "tests/pytest.ini",
-    ]);
-    command.arg("--rootdir=tests");
-    command.arg(format!("--junitxml={}", report.display()));
-    if wanted.all {
-        command.arg("--all");
-    }
-    if wanted.pytest.is_empty() {
-        command.arg("tests");
-    }
-    command.args(&wanted.pytest).env("PYTHONUNBUFFERED", "1");
-    let good = log.run(&mut command)?;
-    let xml =
-        fs::read_to_string(&report).map_err(|error| format!("pytest left no report: {error}"))?;
-    Ok((good, Some(results::from_junit(&xml))))
 }
 
 /// Returns what the parts that ran tell about promises.

@@ -99,6 +99,11 @@ fn collect(files: &[TextFile]) -> Result<Vec<Promise>, Failure> {
                 after.iter().find_map(|line| test_name(line)),
             );
             let place = format!("{}:{}", file.path, index + 1);
+            if !long && is_long(&lines, after) {
+                return Err(format!(
+                    "{place}: a test that runs with --all only proves this: write `Promise (long):`"
+                ));
+            }
             promises.push(Promise {
                 text,
                 long,
@@ -109,6 +114,14 @@ fn collect(files: &[TextFile]) -> Result<Vec<Promise>, Failure> {
     }
     promises.sort_by(|a, b| (&a.path, &a.text).cmp(&(&b.path, &b.text)));
     Ok(promises)
+}
+
+/// Tells whether a test of Python, which the lines `after` its promise declare, runs with `--all` only:
+/// by its own mark, or by that of its module.
+fn is_long(module: &[&str], after: &[&str]) -> bool {
+    let mut before_test = after.iter().take_while(|line| !line.starts_with("def "));
+    before_test.any(|line| *line == "@pytest.mark.long")
+        || module.contains(&"pytestmark = pytest.mark.long")
 }
 
 fn comment(line: &str) -> Option<&str> {
@@ -178,6 +191,23 @@ fn replaced(readme: &str, table: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promise_of_a_long_test_says_so() {
+        for text in [
+            "pytestmark = pytest.mark.long\n# Promise: all rows\ndef test_rows(broker):",
+            "# Promise: all rows\n@pytest.mark.long\ndef test_rows(broker):",
+        ] {
+            let file = |text: &str| TextFile {
+                path: "tests/connect/test_a.py".to_owned(),
+                text: text.to_owned(),
+            };
+            let error = collect(&[file(text)]).expect_err("it would never have run in CI");
+            assert!(error.contains("Promise (long)"), "{error}");
+            let long = text.replace("Promise:", "Promise (long):");
+            assert_eq!(collect(&[file(&long)]).expect("it says so").len(), 1);
+        }
+    }
 
     #[test]
     fn promises_are_found_in_three_languages() {

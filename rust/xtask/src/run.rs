@@ -56,6 +56,17 @@ impl Log {
             .map_err(|error| format!("cannot write {}: {error}", self.path.display()))
     }
 
+    /// Adds all of another log, which has been shown already.
+    pub(crate) fn append(&self, other: &Log) -> Result<(), Failure> {
+        let broken = |error| format!("cannot append to {}: {error}", self.path.display());
+        let text = fs::read(&other.path).map_err(broken)?;
+        let mut file = File::options()
+            .append(true)
+            .open(&self.path)
+            .map_err(broken)?;
+        file.write_all(&text).map_err(broken)
+    }
+
     /// Returns all lines.
     pub(crate) fn lines(&self) -> Result<Vec<String>, Failure> {
         let bytes = fs::read(&self.path)

@@ -11,16 +11,19 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.BaseTable;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.IncrementalAppendScan;
 import org.apache.iceberg.StaticTableOperations;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableScan;
 import org.apache.iceberg.data.IcebergGenerics;
 import org.apache.iceberg.data.Record;
+import org.apache.iceberg.data.parquet.GenericParquetReaders;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.ExpressionParser;
 import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.hadoop.HadoopFileIO;
 import org.apache.iceberg.io.CloseableIterable;
+import org.apache.iceberg.parquet.Parquet;
 import org.apache.iceberg.types.Conversions;
 import org.apache.iceberg.types.Type;
 import org.apache.iceberg.types.Types;
@@ -28,9 +31,10 @@ import org.apache.iceberg.types.Types;
 /**
  * Reads a table with Iceberg's Java library, as an opinion that shares nothing with ours.
  *
- * <p>Each line of the standard input asks {@code METADATA_JSON TAB rows|files TAB [FILTER_JSON]}: for
- * the rows as {@code column=value} pairs, or for each planned file with its partition, counts and
- * bounds. Fields are split by tabs; tabs, line ends and backslashes are escaped; an empty line ends
+ * <p>Each line of the standard input asks {@code METADATA_JSON TAB rows|files|appended:[SNAPSHOT] TAB
+ * [FILTER_JSON]}: for the rows as {@code column=value} pairs, for each planned file with its partition,
+ * counts and bounds, or for the rows that were appended after a snapshot, or ever, as an incremental
+ * reader gets them. Fields are split by tabs; tabs, line ends and backslashes are escaped; an empty line ends
  * an answer.
  */
 public final class ReadTable {
@@ -59,12 +63,37 @@ public final class ReadTable {
   private static void rows(Table table, Expression filter, PrintStream out) throws Exception {
     List<Types.NestedField> columns = table.schema().columns();
     try (CloseableIterable<Record> records = IcebergGenerics.read(table).where(filter).build()) {
-      for (Record record : records) {
-        StringJoiner line = new StringJoiner("\t");
-        for (int i = 0; i < columns.size(); i++) {
-          line.add(columns.get(i).name() + "=" + escape(record.get(i)));
+      print(records, columns, out);
+    }
+  }
+
+  private static void print(
+      CloseableIterable<Record> records, List<Types.NestedField> columns, PrintStream out) {
+    for (Record record : records) {
+      StringJoiner line = new StringJoiner("\t");
+      for (int i = 0; i < columns.size(); i++) {
+        line.add(columns.get(i).name() + "=" + escape(record.get(i)));
+      }
+      out.println(line);
+    }
+  }
+
+  /** Prints the rows of all files that appends after a snapshot added; without one, of all appends. */
+  private static void appended(Table table, String after, PrintStream out) throws Exception {
+    IncrementalAppendScan scan = table.newIncrementalAppendScan();
+    if (!after.isEmpty()) {
+      scan = scan.fromSnapshotExclusive(Long.parseLong(after));
+    }
+    scan = scan.toSnapshot(table.currentSnapshot().snapshotId());
+    try (CloseableIterable<FileScanTask> tasks = scan.planFiles()) {
+      for (FileScanTask task : tasks) {
+        try (CloseableIterable<Record> records =
+            Parquet.read(table.io().newInputFile(task.file().location()))
+                .project(table.schema())
+                .createReaderFunc(type -> GenericParquetReaders.buildReader(table.schema(), type))
+                .build()) {
+          print(records, table.schema().columns(), out);
         }
-        out.println(line);
       }
     }
   }
@@ -120,10 +149,12 @@ public final class ReadTable {
         parts[2].isEmpty()
             ? Expressions.alwaysTrue()
             : ExpressionParser.fromJson(parts[2], table.schema());
-    switch (parts[1]) {
+    String[] what = parts[1].split(":", 2);
+    switch (what[0]) {
       case "rows" -> rows(table, filter, out);
       case "files" -> files(table, filter, out);
-      default -> throw new IllegalArgumentException("rows or files, not " + parts[1]);
+      case "appended" -> appended(table, what[1], out);
+      default -> throw new IllegalArgumentException("rows, files or appended, not " + parts[1]);
     }
     out.println();
   }

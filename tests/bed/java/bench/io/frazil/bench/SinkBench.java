@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.TreeMap;
 import java.util.function.LongFunction;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.data.Schema;
@@ -19,10 +20,12 @@ import org.apache.kafka.connect.sink.SinkRecord;
 /**
  * The sinks alone, in turn, in one JVM: {@code FOLDER INPUT RECORDS ROUNDS BATCH [KEY=VALUE]...}. The
  * input is {@code struct}, {@code json} (both behind JsonConverter) or {@code json-raw} (Frazil gets
- * the bytes); keys and values are further ones for Frazil. Prints a line of JSON for each run.
+ * the bytes); keys and values are further ones for Frazil, which runs with them and, as {@code plain},
+ * also without delta encodings. Prints a line of JSON for each run.
  */
 public final class SinkBench {
   static final String TOPIC = "bench";
+  private static final String ENCODINGS = "iceberg.tables.write-props.frazil.parquet.encodings";
 
   private static final OperatingSystemMXBean SYSTEM =
       (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
@@ -50,13 +53,13 @@ public final class SinkBench {
   }
 
   public static void main(String[] arguments) {
-    Map<String, String> keys = new java.util.TreeMap<>();
+    Map<String, String> keys = new TreeMap<>();
     for (int at = 5; at < arguments.length; at++) {
       int equals = arguments[at].indexOf('=');
       keys.put(arguments[at].substring(0, equals), arguments[at].substring(equals + 1));
     }
     int rounds = Integer.parseInt(arguments[3]);
-    List<String> sides = List.of("none", "peer", "frazil");
+    List<String> sides = List.of("none", "peer", "frazil", "plain");
     try (SinkTables tables = new SinkTables(Path.of(arguments[0]))) {
       SinkBench bench = new SinkBench(tables, arguments[1], Long.parseLong(arguments[2]),
           Integer.parseInt(arguments[4]), keys);
@@ -100,7 +103,13 @@ public final class SinkBench {
         public void finish() {}
       };
       case "peer" -> tables.peer(table);
-      default -> new FrazilTarget(tables.frazil(table, keys), records);
+      case "frazil" -> new FrazilTarget(tables.frazil(table, keys), records);
+      case "plain" -> {
+        Map<String, String> plain = new TreeMap<>(keys);
+        plain.put(ENCODINGS, "plain-dictionary");
+        yield new FrazilTarget(tables.frazil(table, plain), records);
+      }
+      default -> throw new IllegalArgumentException(side);
     };
   }
 
@@ -121,7 +130,7 @@ public final class SinkBench {
       event.json(text);
       return text.toString().getBytes(StandardCharsets.UTF_8);
     };
-    if (side.equals("none") || side.equals("frazil") && input.equals("json-raw")) {
+    if (side.equals("none") || input.equals("json-raw") && !side.equals("peer")) {
       return number -> record(number, Schema.OPTIONAL_BYTES_SCHEMA, bytes.apply(number));
     }
     JsonConverter converter = new JsonConverter();

@@ -23,8 +23,8 @@ import java.util.stream.Stream;
  * <p>Arguments: {@code --library PATH} names the native library, {@code --only WORD} chooses cases
  * by a word of their file or name, {@code --coverage TYPES_JSON} prints which sources were tried on
  * which targets and fails when one of that file is missing, {@code --verbose} times each case, {@code
- * --native} delivers the values as bytes that the sink decodes, where they have such a form, {@code
- * --peer PAGE --peer-version VERSION} runs them through Apache Iceberg's sink instead and writes the
+ * --native FORM} delivers the values as bytes of {@code json}, {@code avro}, {@code protobuf} or {@code
+ * json-schema} that the sink decodes, where they have such a form, {@code --peer PAGE --peer-version VERSION} runs them through Apache Iceberg's sink instead and writes the
  * page that compares; all others are files and folders.
  */
 public final class Conformance {
@@ -37,8 +37,10 @@ public final class Conformance {
   private Path peerPage;
   private String peerVersion;
   private boolean verbose;
-  /** Whether values are bytes for the native decoder. */
-  private boolean natively;
+  /** Which bytes values are for the native decoder; null when they are values. */
+  private String natively;
+  /** The same, where schemas are in a registry. */
+  private NativeForm form;
   private int passed;
   private int failed;
 
@@ -49,7 +51,7 @@ public final class Conformance {
         case "--library" -> library = arguments[++i];
         case "--coverage" -> types = Path.of(arguments[++i]);
         case "--verbose" -> verbose = true;
-        case "--native" -> natively = true;
+        case "--native" -> natively = arguments[++i];
         case "--peer" -> peerPage = Path.of(arguments[++i]);
         case "--peer-version" -> peerVersion = arguments[++i];
         default -> places.add(Path.of(arguments[i]));
@@ -79,6 +81,7 @@ public final class Conformance {
       throw new CaseException("no case has \"" + only + "\" in its file or name");
     }
     Path folder = Files.createTempDirectory("frazil-conformance-");
+    form = natively == null ? null : NativeForm.of(natively);
     if (peerPage != null) {
       return peer(cases, folder);
     }
@@ -89,7 +92,7 @@ public final class Conformance {
       List<Future<Ended>> running = new ArrayList<>();
       for (Case body : cases) {
         Path own = folder.resolve(Integer.toString(running.size()));
-        running.add(workers.submit(() -> one(body, new FrazilRun(library), own, natively)));
+        running.add(workers.submit(() -> one(body, new FrazilRun(library), own)));
       }
       for (Future<Ended> future : running) {
         Ended ended = ended(future);
@@ -100,6 +103,9 @@ public final class Conformance {
     } finally {
       workers.shutdownNow();
       remove(folder);
+      if (form != null) {
+        form.registry().stop();
+      }
     }
     boolean covered = types == null || coverage.print(out, types);
     out.println(passed + " passed, " + failed + " failed");
@@ -158,12 +164,12 @@ public final class Conformance {
   /** How a case ended; without complaints when it has no form to run in. */
   private record Ended(Case body, List<String> complaints, long millis) {}
 
-  private static Ended one(Case body, Sink sink, Path folder, boolean natively) throws IOException {
+  private Ended one(Case body, Sink sink, Path folder) throws IOException {
     long started = System.nanoTime();
     Files.createDirectories(folder);
     List<String> complaints;
     try {
-      complaints = complaints(body, sink, folder, natively);
+      complaints = complaints(body, sink, folder);
     } finally {
       remove(folder);
     }
@@ -181,16 +187,16 @@ public final class Conformance {
       coverage.add(ended.body);
     }
     String time = verbose ? "  " + ended.millis + " ms" : "";
-    out.println("case " + (natively ? "native " : "") + ended.body.file() + ": " + ended.body.name() + " ... " + (good ? "ok" : "FAILED") + time);
+    out.println("case " + (natively == null ? "" : "native " + natively + " ") + ended.body.file() + ": " + ended.body.name() + " ... " + (good ? "ok" : "FAILED") + time);
     ended.complaints.forEach(complaint -> out.println("    " + complaint));
   }
 
   /** Returns what is wrong; null when the case has no form in bytes and was to run so. */
-  private static List<String> complaints(Case body, Sink sink, Path folder, boolean natively) throws IOException {
+  private List<String> complaints(Case body, Sink sink, Path folder) throws IOException {
     try (Tables tables = new Tables(folder)) {
       Map<String, String> config = config(body, tables, sink);
       Steps steps = new Steps(body, config);
-      if (natively && !NativeBytes.turn(steps, body, config)) {
+      if (natively != null && !NativeBytes.turn(steps, body, config, form)) {
         return null;
       }
       Outcome outcome = sink.run(body, config, steps);

@@ -12,7 +12,8 @@ import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
- * Turns the values of a case into the bytes of which JsonConverter makes them, for the native decoder.
+ * Turns the values of a case into bytes for the native decoder: those of which JsonConverter makes them,
+ * or those of a format whose schemas are in a registry.
  *
  * <p>Left out are cases whose values have no such bytes (Java classes without a schema, schemas that
  * contain themselves), that transform values, or that are about the converter or the Java encoder.
@@ -26,7 +27,7 @@ final class NativeBytes {
   private NativeBytes() {}
 
   /** Replaces the values and completes the configuration; false when the case has no such form. */
-  static boolean turn(Steps steps, Case body, Map<String, String> config) {
+  static boolean turn(Steps steps, Case body, Map<String, String> config, NativeForm form) {
     String converter = config.getOrDefault("value.converter", JSON_CONVERTER);
     boolean suits = !config.containsKey("transforms")
         && !config.containsKey("frazil.value.format")
@@ -42,13 +43,17 @@ final class NativeBytes {
     List<byte[]> turned = new ArrayList<>();
     try {
       for (Steps.Sent sent : steps.sent) {
-        if (sent.notation().has("bytes") && schemas != enveloped
+        if (sent.notation().has("bytes") && (schemas != enveloped || form != null)
             || ENCODERS.contains(code(sent.notation().path("error")))) {
           return false;
         }
-        turned.add(bytes(sent, enveloped));
+        turned.add(form == null ? bytes(sent, enveloped) : registered(sent, body, form));
       }
     } catch (DataException | StackOverflowError | Unwritable e) {
+      return false;
+    }
+    // What only has records without a value says nothing about a format.
+    if (form != null && turned.stream().allMatch(bytes -> bytes == null)) {
       return false;
     }
     for (int index = 0; index < turned.size(); index++) {
@@ -56,7 +61,12 @@ final class NativeBytes {
     }
     config.keySet().removeIf(key -> key.startsWith("value.converter"));
     config.put("value.converter", BYTES_CONVERTER);
-    config.put("frazil.value.format", enveloped ? "json-envelope" : "json");
+    if (form == null) {
+      config.put("frazil.value.format", enveloped ? "json-envelope" : "json");
+    } else {
+      config.put("frazil.value.format", form.format());
+      config.put("frazil.schema.registry.url", form.registry().url());
+    }
     return true;
   }
 
@@ -64,9 +74,45 @@ final class NativeBytes {
     return error.isTextual() ? error.asText() : error.path("code").asText();
   }
 
-  /** The value is of a class that JSON has no form for. */
-  private static final class Unwritable extends RuntimeException {
+  /** The value has no form in the bytes that are asked for. */
+  static final class Unwritable extends RuntimeException {
     private static final long serialVersionUID = 1;
+  }
+
+  /** Returns Confluent's frame around what the form makes of a value. */
+  private static byte[] registered(Steps.Sent sent, Case body, NativeForm form) {
+    if (sent.record().value() == null) {
+      return null;
+    }
+    Schema schema = sent.record().valueSchema();
+    // A surrogate alone has no bytes in any of the formats.
+    if (schema == null || sent.notation().path("value").toString().contains("$surrogate")) {
+      throw new Unwritable();
+    }
+    requireEnd(schema, new ArrayList<>());
+    try {
+      return form.framed(schema, sent.record().value(), body);
+    } catch (Unwritable e) {
+      throw e;
+    } catch (RuntimeException e) {
+      // A schema or value that the format's own writer refuses: a name with a blank, for one.
+      throw new Unwritable();
+    }
+  }
+
+  /** A schema that contains itself has no columns in any of the formats. */
+  private static void requireEnd(Schema schema, List<Schema> around) {
+    if (around.stream().anyMatch(outer -> outer == schema)) {
+      throw new Unwritable();
+    }
+    around.add(schema);
+    switch (schema.type()) {
+      case STRUCT -> schema.fields().forEach(field -> requireEnd(field.schema(), around));
+      case ARRAY -> requireEnd(schema.valueSchema(), around);
+      case MAP -> requireEnd(schema.valueSchema(), around);
+      default -> { }
+    }
+    around.remove(around.size() - 1);
   }
 
   private static byte[] bytes(Steps.Sent sent, boolean enveloped) {
