@@ -150,6 +150,16 @@ impl Memory {
         }
     }
 
+    /// Returns what a task may hold when all want memory.
+    pub(crate) fn share(&self) -> u64 {
+        self.lock().share()
+    }
+
+    /// Returns the bytes that all hold together for one use.
+    pub(crate) fn held_for(&self, what: Use) -> u64 {
+        self.lock().uses().of(what)
+    }
+
     /// Returns the state of the pool when it should be logged: its peak rose by an eighth, or rose at
     /// all and nothing was said of it for a while.
     pub(crate) fn news(&self) -> Option<Usage> {

@@ -29,6 +29,7 @@ use frazil_core::index::resolve::Counts;
 use frazil_core::layout::identifier::key_plan;
 use frazil_core::limits::{ORDER_WINDOW_BYTES_MAX, ORDER_WINDOW_MS};
 use frazil_core::memory::Use;
+use frazil_core::metrics::TableMetric;
 use frazil_core::{ErrorKind, Result, SinkError};
 use iceberg::spec::{ManifestFile, TableMetadata};
 use uuid::Uuid;
@@ -39,6 +40,7 @@ use crate::catalog::LoadedTable;
 use crate::delete::KnownDeletes;
 use crate::index::Tracked;
 use crate::memory::Memory;
+use crate::metrics::TableMetrics;
 use segments::Keys;
 
 pub(super) use segments::SegmentChanges;
@@ -68,6 +70,7 @@ impl ChangedTable {
 pub(super) struct Changes {
     table: ChangedTable,
     memory: Arc<Memory>,
+    metrics: Arc<TableMetrics>,
     held: tokio::sync::Mutex<Held>,
 }
 
@@ -80,6 +83,7 @@ struct Held {
     orders: KnownOrders,
     /// What these are keys of.
     keys: Option<Keys>,
+    metrics: Arc<TableMetrics>,
 }
 
 /// What an attempt changes once it is applied.
@@ -125,15 +129,21 @@ impl From<SinkError> for Unbuilt {
 }
 
 impl Changes {
-    pub(super) fn new(table: ChangedTable, memory: Arc<Memory>) -> Self {
+    pub(super) fn new(
+        table: ChangedTable,
+        memory: Arc<Memory>,
+        metrics: Arc<TableMetrics>,
+    ) -> Self {
         Changes {
             table,
             memory,
+            metrics: Arc::clone(&metrics),
             held: tokio::sync::Mutex::new(Held {
                 tracked: None,
                 pending: None,
                 orders: no_orders(),
                 keys: None,
+                metrics,
             }),
         }
     }
@@ -184,10 +194,15 @@ impl Changes {
         let plan = key_plan(metadata.current_schema(), id_columns, *case_insensitive)?;
         let known = held.tracked.take();
         let known = known.filter(|known| known.fits(metadata, attempt.branch, &plan));
-        let mut tracked =
-            known.unwrap_or_else(|| Tracked::new(metadata.uuid(), plan, &self.memory));
+        let mut tracked = known.unwrap_or_else(|| {
+            self.metrics.add(TableMetric::IndexBuilds, 1);
+            Tracked::new(metadata.uuid(), plan, &self.memory)
+        });
         match tracked.follow(storage, old, attempt.base.parent_id()).await {
-            Ok(()) => Ok(tracked),
+            Ok(()) => {
+                note_index(&self.metrics, &tracked);
+                Ok(tracked)
+            }
             Err(error) => {
                 if error.kind() == ErrorKind::Retriable && tracked.is_whole() {
                     held.tracked = Some(tracked);
@@ -272,6 +287,17 @@ impl Held {
             emptied,
             emptied_rows,
         } = pending.counts;
+        for (metric, count) in [
+            (TableMetric::Inserted, inserted),
+            (TableMetric::Updated, updated),
+            (TableMetric::Deleted, deleted),
+            (TableMetric::Missing, missing),
+            (TableMetric::Superseded, superseded),
+            (TableMetric::Stale, stale),
+            (TableMetric::Truncated, emptied_rows),
+        ] {
+            self.metrics.add(metric, count);
+        }
         tracing::info!(
             location = metadata.location(),
             snapshot_id = pending.snapshot_id,
@@ -292,9 +318,16 @@ impl Held {
             );
         }
         tracked.apply(pending.delta, deletes, pending.snapshot_id)?;
+        note_index(&self.metrics, &tracked);
         self.tracked = Some(tracked);
         Ok(())
     }
+}
+
+fn note_index(metrics: &TableMetrics, tracked: &Tracked) {
+    let values = metrics.values();
+    values.set_count(TableMetric::IndexKeys, tracked.index.entries() as u64);
+    values.set_count(TableMetric::IndexBytes, tracked.index.memory().heap as u64);
 }
 
 /// A manifest that was written, and its bytes.

@@ -27,6 +27,7 @@ use super::wait::Cancel;
 use crate::catalog::{Catalog, LoadedTable};
 use crate::failpoint;
 use crate::memory::Memory;
+use crate::metrics::TableMetrics;
 
 /// Attempts in a row of a commit of changes that cannot be built, such as when the files of the table
 /// contradict its manifests, before it counts as refused: a few minutes.
@@ -98,6 +99,7 @@ pub struct TableCommitter {
     pub(super) merge_pause: MergePause,
     /// What its merges draw from.
     pub(super) memory: Arc<Memory>,
+    pub(super) metrics: Arc<TableMetrics>,
     /// The manifest list of the last commit.
     pub(super) list: KeptList,
     /// Manifests that need not be looked for.
@@ -140,6 +142,7 @@ impl TableCommitter {
             looks: Looks::default(),
             merge_pause: MergePause::default(),
             memory: Memory::of_process(),
+            metrics: TableMetrics::detached(),
             list: Lists::default().of_a_table(),
             seen: Seen::default(),
             turn: tokio::sync::Mutex::new(()),
@@ -155,13 +158,26 @@ impl TableCommitter {
     /// one of its writer: another process that commits too is an error.
     #[must_use]
     pub fn with_changes(mut self, table: ChangedTable, memory: Arc<Memory>) -> Self {
-        self.changes = Some(Changes::new(table, memory));
+        let metrics = Arc::clone(&self.metrics);
+        self.changes = Some(Changes::new(table, memory, metrics));
         self
     }
 
     /// Tells whether records change the table's rows.
     pub(crate) fn has_changes(&self) -> bool {
         self.changes.is_some()
+    }
+
+    /// Counts what it does there. To be called before [`with_changes`](Self::with_changes).
+    #[must_use]
+    pub(crate) fn with_metrics(mut self, metrics: Arc<TableMetrics>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Returns where it counts.
+    pub(crate) fn metrics(&self) -> &Arc<TableMetrics> {
+        &self.metrics
     }
 
     /// Sets the id of the process, which each commit leaves in the table.

@@ -2,7 +2,7 @@
 //! at manifests, builds and submits the request, and waits. It decides nothing.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use frazil_core::commit::action::{
@@ -17,8 +17,9 @@ use frazil_core::commit::state::WriterState;
 use frazil_core::commit::summary::FileChanges;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::commit::view::TableView;
-use frazil_core::control::segment::Segment;
+use frazil_core::control::segment::{FileCounts, Segment};
 use frazil_core::limits::MANIFEST_TABLE_TURNS;
+use frazil_core::metrics::TableMetric;
 use frazil_core::{Result, SinkError};
 use futures::StreamExt;
 use iceberg::spec::ManifestFile;
@@ -34,6 +35,7 @@ use super::merge::{Merger, Place};
 use super::wait::Random;
 use crate::catalog::{CommitOutcome, LoadedTable, TableCommit};
 use crate::failpoint;
+use crate::metrics::{CommitEvent, Phases};
 use crate::storage::{TableStorage, store_error};
 
 impl TableView for LoadedTable {
@@ -77,6 +79,18 @@ pub(super) struct Run<'a> {
     written: Option<(String, Bytes)>,
     /// What was read of segments with changes, by their indexes.
     changes: BTreeMap<usize, SegmentChanges>,
+    course: Course,
+}
+
+/// What there is to tell of a commit, as far as it has come.
+#[derive(Default)]
+struct Course {
+    phases: Phases,
+    /// When the commit began that is told next.
+    begun: Option<Instant>,
+    /// What the last attempt would add, and how far the table would be true.
+    added: FileCounts,
+    valid_through_ms: Option<i64>,
 }
 
 impl<'a> Run<'a> {
@@ -96,24 +110,34 @@ impl<'a> Run<'a> {
             merger: Merger::default(),
             written: None,
             changes: BTreeMap::new(),
+            course: Course::default(),
         }
     }
 
     /// Runs the loop and returns an outcome for every segment, by its index.
     pub(super) async fn outcomes(mut self) -> Vec<(usize, SegmentOutcome)> {
+        self.course.begun = Some(Instant::now());
         let mut action = self.machine.start();
         loop {
             self.log();
+            let begun = Instant::now();
             action = match action {
-                Action::Load => self.load().await,
+                Action::Load => {
+                    let next = self.load().await;
+                    self.course.phases.load += begun.elapsed();
+                    next
+                }
                 Action::CheckManifests(indexes) => {
                     let found = self.check(indexes).await;
+                    self.course.phases.check += begun.elapsed();
                     self.machine.checked(found)
                 }
                 Action::Submit(submission) => self.submit(submission).await,
                 Action::Sleep { ms } => {
                     let sleeping = tokio::time::sleep(Duration::from_millis(ms));
-                    match self.committer.cancel.or(sleeping).await {
+                    let slept = self.committer.cancel.or(sleeping).await;
+                    self.course.phases.pause += begun.elapsed();
+                    match slept {
                         Some(()) => self.machine.slept(),
                         None => self.machine.cancelled(),
                     }
@@ -195,7 +219,10 @@ impl<'a> Run<'a> {
     async fn build_and_send(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
         let committer = self.committer;
         let cancel = &committer.cancel;
-        let commit = match cancel.or(self.build(&submission)).await {
+        let begun = Instant::now();
+        let built = cancel.or(self.build(&submission)).await;
+        self.course.phases.build += begun.elapsed();
+        let commit = match built {
             None => return self.machine.cancelled(),
             Some(Err(Unbuilt::Failed(error))) => {
                 return self.machine.answered(Answer::NotSent(error));
@@ -206,7 +233,10 @@ impl<'a> Run<'a> {
             Some(Ok(commit)) => commit,
         };
         let submitting = committer.catalog.commit(&submission.base, commit);
-        let Some(outcome) = cancel.or(submitting).await else {
+        let begun = Instant::now();
+        let outcome = cancel.or(submitting).await;
+        self.course.phases.submit += begun.elapsed();
+        let Some(outcome) = outcome else {
             return self.machine.cancelled();
         };
         if let Err(error) = failpoint::pass("commit.after-submit") {
@@ -287,6 +317,11 @@ impl<'a> Run<'a> {
         failpoint::pass("commit.after-manifest-list")?;
         self.written = Some((manifest_list.clone(), written.bytes));
         let segments: Vec<&Segment> = segments.into_iter().map(|(_, segment)| segment).collect();
+        self.course.added = match &files {
+            Some(files) => files.added,
+            None => FileChanges::of_segments(&segments).added,
+        };
+        self.course.valid_through_ms = submission.state.valid_through_ms();
         let attempt = Attempt {
             identity,
             commit_id,
@@ -301,6 +336,29 @@ impl<'a> Run<'a> {
             row_range: written.row_range,
         };
         Ok(request(plan::commit(metadata, &base, &attempt)?))
+    }
+
+    /// Counts a commit that came through.
+    fn tell(&mut self, batch: &[usize], snapshot_id: i64, attempts: u32) {
+        let course = std::mem::take(&mut self.course);
+        let all = self.machine.segments();
+        let segments = || batch.iter().filter_map(|index| all.get(*index));
+        self.committer.metrics.committed(&CommitEvent {
+            branch: &self.committer.identity.branch,
+            snapshot_id,
+            segments: batch.len(),
+            ranges: segments().map(|segment| segment.ranges.len()).sum(),
+            rows: segments().map(|segment| segment.rows).sum(),
+            added: course.added,
+            valid_through_ms: course.valid_through_ms,
+            attempts,
+            phases: Phases {
+                all: course.begun.map_or(Duration::ZERO, |begun| begun.elapsed()),
+                ..course.phases
+            },
+        });
+        // The next one of this call begins where this one ends.
+        self.course.begun = Some(Instant::now());
     }
 
     fn log(&mut self) {
@@ -324,14 +382,18 @@ impl<'a> Run<'a> {
                         attempts,
                         "committed"
                     );
+                    self.tell(&batch, snapshot_id, attempts);
                 }
-                Note::RolledBack { snapshot_id } => tracing::warn!(
-                    %table,
-                    branch = self.committer.identity.branch,
-                    snapshot_id,
-                    "the branch was rolled back behind the last commit of this connector; its rows \
-                     are not written again unless the connector's offsets are reset"
-                ),
+                Note::RolledBack { snapshot_id } => {
+                    self.committer.metrics.add(TableMetric::RolledBack, 1);
+                    tracing::warn!(
+                        %table,
+                        branch = self.committer.identity.branch,
+                        snapshot_id,
+                        "the branch was rolled back behind the last commit of this connector; its \
+                         rows are not written again unless the connector's offsets are reset"
+                    );
+                }
                 Note::PropertiesRefused { report } => tracing::warn!(
                     %table,
                     branch = self.committer.identity.branch,
@@ -339,6 +401,7 @@ impl<'a> Run<'a> {
                      tried once more with the offsets in the snapshot's summary: {report}"
                 ),
                 Note::Rejected { reason, .. } => {
+                    self.committer.metrics.add(TableMetric::SegmentsLost, 1);
                     tracing::warn!(%table, "segment rejected: {reason}");
                 }
                 Note::Unclear {
@@ -346,13 +409,16 @@ impl<'a> Run<'a> {
                     report,
                     attempt,
                     pause_ms,
-                } => tracing::warn!(
-                    %table,
-                    code,
-                    attempt,
-                    pause_ms,
-                    "no clear answer; the table is read again: {report}"
-                ),
+                } => {
+                    self.committer.metrics.add(TableMetric::CommitUnclear, 1);
+                    tracing::warn!(
+                        %table,
+                        code,
+                        attempt,
+                        pause_ms,
+                        "no clear answer; the table is read again: {report}"
+                    );
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frazil_core::control::task::{Begun, StartOver, Verdict};
+use frazil_core::metrics::TaskMetric;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel};
 use frazil_core::{ErrorKind, Result};
@@ -107,6 +108,7 @@ impl Inner {
         match inbound {
             Inbound::Outcome(outcome) => self.receive_outcome(outcome),
             Inbound::SealFailed(failure) => {
+                self.context.metrics.add(TaskMetric::SealFailures, 1);
                 let (session, sequence) = failure.segment;
                 self.machine
                     .seal_failed(session, failure.table, sequence, &failure.error);
@@ -125,6 +127,7 @@ impl Inner {
         let verdict = match outcome.verdict {
             hub::Verdict::Durable(after) => {
                 if outcome.session == self.machine.session() {
+                    table.count_durable(outcome.sequence);
                     table.committed(&mut self.machine, after);
                 }
                 Verdict::Durable
@@ -145,6 +148,7 @@ impl Inner {
 
     /// Drops what is open, and asks the framework to deliver it again.
     fn start_over(&mut self, begun: StartOver, effects: &mut Effects) {
+        self.context.metrics.add(TaskMetric::StartOvers, 1);
         for table in &mut self.tables {
             table.start_over(begun.ended, begun.session, &self.context);
         }
