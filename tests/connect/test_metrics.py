@@ -98,9 +98,9 @@ def test_freshness_and_lag_equal_the_truth(worker, broker, scratch, name):
     catalog = SqlCatalog(scratch / name)
     broker.create_topic(name)
     table = f"type=sink-table-metrics,connector={name},table={name}.orders"
-    slow = sink(
-        catalog, name, f"{name}.orders", iceberg__control__commit__interval_ms="3600000", **ENVELOPE
-    )
+    slow = sink(catalog, name, f"{name}.orders", **ENVELOPE)
+    slow["iceberg.control.commit.interval-ms"] = "3600000"
+    slow[f"iceberg.table.{name}.orders.commit-rows"] = "2"
     with Metrics(worker.process.pid) as metrics, running(worker, name, slow):
         broker.produce(name, [(0, None, envelope(FIELDS, {"id": 1, "small": 1}))])
         waits = metrics.wait("a row that waits", lambda read: read[table]["open-rows"] == 1)
@@ -108,8 +108,7 @@ def test_freshness_and_lag_equal_the_truth(worker, broker, scratch, name):
         first = waits[table]["lag-ms"]
         metrics.wait("an older row", lambda read: read[table]["lag-ms"] >= first + 2_000)
         assert waits[table]["commits-total"] == 0
-        quick = {**slow, "iceberg.control.commit.interval-ms": "1000"}
-        worker.configure(name, quick)
+        broker.produce(name, [(0, None, envelope(FIELDS, {"id": 2, "small": 2}))])
         metrics.wait(
             "the commit",
             lambda read: read[table]["commits-total"] >= 1 and read[table]["open-rows"] == 0,

@@ -1,11 +1,12 @@
 //! The files made from the list of metrics. A test fails when they differ from it; `UPDATE_EXPECT=1`
 //! rewrites them instead.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use expect_test::expect_file;
 
-use super::FAMILIES;
+use super::{FAMILIES, Metric};
 
 const INTRO: &str = "# Metrics
 
@@ -122,4 +123,39 @@ fn generated_java_table_is_current() {
 #[test]
 fn generated_documentation_is_current() {
     expect_file!["../../../../docs/metrics.md"].assert_eq(&markdown());
+}
+
+/// Returns what the rules of `monitoring/jmx-exporter.yml` call all metrics.
+fn exported() -> BTreeSet<String> {
+    let names = FAMILIES.iter().flat_map(|family| {
+        let short = family.name.trim_start_matches("sink-");
+        let short = short.trim_end_matches("-metrics");
+        let of_family = move |metric: &Metric| format!("frazil_{short}_{}", metric.name);
+        family.metrics.iter().map(of_family)
+    });
+    names.map(|name| name.replace('-', "_")).collect()
+}
+
+/// Returns the names in `text` that are those of metrics.
+fn used(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = words.filter(|word| word.starts_with("frazil_"));
+    ours.map(str::to_owned).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_name_only_metrics_that_exist() {
+    let exported = exported();
+    for text in [
+        include_str!("../../../../monitoring/alerts.yml"),
+        include_str!("../../../../monitoring/dashboard.json"),
+    ] {
+        let used = used(text);
+        assert!(used.len() > 10);
+        let unknown: Vec<&String> = used.difference(&exported).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+    let rules = used(include_str!("../../../../monitoring/jmx-exporter.yml"));
+    let families = FAMILIES.len();
+    assert_eq!(rules.len(), families, "a name of each family: {rules:?}");
 }
