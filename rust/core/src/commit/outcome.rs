@@ -90,6 +90,18 @@ pub fn is_in_history(metadata: &TableMetadata, branch: &str, snapshot_id: i64) -
     is_cut && metadata.snapshot_by_id(snapshot_id).is_some_and(before)
 }
 
+/// Tells whether what is known of the snapshot `snapshot_id` holds for its descendant, the head of `branch`:
+/// it is in its history, or was the parent of the oldest snapshot there that has not expired. Of one that
+/// expired longer ago nobody can tell whether the branch was rolled back behind it.
+pub fn descends_from(metadata: &TableMetadata, branch: &str, snapshot_id: i64) -> bool {
+    let is_there = metadata.snapshot_by_id(snapshot_id).is_some();
+    let oldest = || history(metadata, branch).last();
+    match is_there {
+        true => is_in_history(metadata, branch, snapshot_id),
+        false => oldest().is_some_and(|one| one.parent_snapshot_id() == Some(snapshot_id)),
+    }
+}
+
 /// Returns the error of a branch that was rolled back behind the writer's last commit, snapshot
 /// `snapshot_id`.
 pub fn rolled_back(snapshot_id: i64) -> SinkError {

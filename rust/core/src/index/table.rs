@@ -56,6 +56,9 @@ impl Delta {
     }
 }
 
+/// The code of an index for which there is no memory.
+pub const INDEX_TOO_LARGE: &str = "INDEX_TOO_LARGE";
+
 /// Checks that an index of `needed` bytes may be there when `allowed` are.
 ///
 /// # Errors

@@ -9,13 +9,15 @@
 //!
 //! An attempt that is not applied leaves the index as it was, and files that nobody lists. Whether one
 //! was applied is read from the table like everything else: the change of the index waits until a
-//! table shows its snapshot ([`Changes::settle`]).
+//! table shows its snapshot ([`Changes::settle`]). What others committed is followed by difference; the
+//! index is built anew only when the table does not descend from what was followed ([`IndexCounts`]).
 
 mod deletes;
 mod segments;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use frazil_core::change::window::KnownOrders;
@@ -26,10 +28,11 @@ use frazil_core::config::TableConfig;
 use frazil_core::control::segment::Segment;
 use frazil_core::index::changed::Pending;
 use frazil_core::index::resolve::Counts;
+use frazil_core::index::table::INDEX_TOO_LARGE;
 use frazil_core::layout::identifier::key_plan;
 use frazil_core::limits::{ORDER_WINDOW_BYTES_MAX, ORDER_WINDOW_MS};
 use frazil_core::memory::Use;
-use frazil_core::{ErrorKind, Result, SinkError};
+use frazil_core::{Result, SinkError};
 use iceberg::spec::{ManifestFile, TableMetadata};
 use uuid::Uuid;
 
@@ -69,6 +72,19 @@ pub(super) struct Changes {
     table: ChangedTable,
     memory: Arc<Memory>,
     held: tokio::sync::Mutex<Held>,
+    /// Whether another process commits now.
+    is_elsewhere: AtomicBool,
+}
+
+/// What became of the index so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct IndexCounts {
+    /// How often it was begun with nothing.
+    pub(crate) built: u64,
+    /// Data files whose keys were read.
+    pub(crate) files_read: u64,
+    /// Commits of this process that it was told of.
+    pub(crate) applied: u64,
 }
 
 #[derive(Debug)]
@@ -80,6 +96,7 @@ struct Held {
     orders: KnownOrders,
     /// What these are keys of.
     keys: Option<Keys>,
+    counts: IndexCounts,
 }
 
 /// What an attempt changes once it is applied.
@@ -134,7 +151,9 @@ impl Changes {
                 pending: None,
                 orders: no_orders(),
                 keys: None,
+                counts: IndexCounts::default(),
             }),
+            is_elsewhere: AtomicBool::new(false),
         }
     }
 
@@ -157,7 +176,8 @@ impl Changes {
             .await;
         // Where the table does not have what is known of it, all of it is read anew.
         let is_wrong = |error: &Unbuilt| matches!(error, Unbuilt::Failed(error) if error.code() == ENTRIES_GONE);
-        if !made.as_ref().is_err_and(is_wrong) {
+        let is_ours = !self.is_elsewhere.load(Ordering::Relaxed);
+        if is_ours && !made.as_ref().is_err_and(is_wrong) {
             held.tracked = Some(tracked);
         }
         let (built, mut pending) = made?;
@@ -182,14 +202,28 @@ impl Changes {
             case_insensitive,
         } = &self.table;
         let plan = key_plan(metadata.current_schema(), id_columns, *case_insensitive)?;
-        let known = held.tracked.take();
-        let known = known.filter(|known| known.fits(metadata, attempt.branch, &plan));
-        let mut tracked =
-            known.unwrap_or_else(|| Tracked::new(metadata.uuid(), plan, &self.memory));
-        match tracked.follow(storage, old, attempt.base.parent_id()).await {
+        let (known, unfit) = match held.tracked.take() {
+            Some(known) => {
+                let unfit = known.unfit(metadata, attempt.branch, &plan);
+                (Some(known).filter(|_| unfit.is_none()), unfit)
+            }
+            None => (None, Some("there is none")),
+        };
+        let mut tracked = known.unwrap_or_else(|| {
+            held.counts.built += 1;
+            tracing::info!(
+                location = metadata.location(),
+                reason = unfit,
+                "the primary-key index is built from the table's files"
+            );
+            Tracked::new(metadata.uuid(), plan, &self.memory)
+        });
+        let (head, read) = (attempt.base.parent_id(), &mut held.counts.files_read);
+        match tracked.follow(storage, old, head, read).await {
             Ok(()) => Ok(tracked),
             Err(error) => {
-                if error.kind() == ErrorKind::Retriable && tracked.is_whole() {
+                // One without room gives its memory back.
+                if tracked.is_whole() && error.code() != INDEX_TOO_LARGE {
                     held.tracked = Some(tracked);
                 }
                 Err(error)
@@ -229,9 +263,21 @@ impl Changes {
         }
     }
 
+    /// Returns what became of the index so far.
+    #[cfg(test)]
+    pub(super) async fn index_counts(&self) -> IndexCounts {
+        self.held.lock().await.counts
+    }
+
+    /// This process commits from now on.
+    pub(super) fn take_over(&self) {
+        self.is_elsewhere.store(false, Ordering::Relaxed);
+    }
+
     /// Lets the index go: another process commits from now on.
     pub(super) fn let_go(&self) {
-        // A commit that is under way follows the table anyway.
+        self.is_elsewhere.store(true, Ordering::Relaxed);
+        // A commit that is under way lets it go when it ends.
         if let Ok(mut held) = self.held.try_lock() {
             held.tracked = None;
             held.pending = None;
@@ -252,14 +298,17 @@ impl Held {
         self.keys = Some(keys);
     }
 
-    /// Applies the last attempt if the table has it, and forgets it otherwise: what came of it is read
-    /// from the table's files then.
+    /// Applies the last attempt if the table has it, and forgets it otherwise: the index stays what it was,
+    /// and what came of the attempt all the same is read from the table's files.
     fn settle(&mut self, metadata: &Arc<TableMetadata>, wid: &str, branch: &str) -> Result<()> {
         let Some(Written { pending, deletes }) = self.pending.take() else {
             return Ok(());
         };
         let is_there = pending.settle(metadata, (wid, branch), &mut self.orders, now_ms())?;
-        let Some(mut tracked) = self.tracked.take().filter(|_| is_there) else {
+        if !is_there {
+            return Ok(());
+        }
+        let Some(mut tracked) = self.tracked.take() else {
             return Ok(());
         };
         let Counts {
@@ -292,6 +341,7 @@ impl Held {
             );
         }
         tracked.apply(pending.delta, deletes, pending.snapshot_id)?;
+        self.counts.applied += 1;
         self.tracked = Some(tracked);
         Ok(())
     }

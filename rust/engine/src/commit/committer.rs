@@ -241,6 +241,15 @@ impl TableCommitter {
         &self.looks
     }
 
+    /// Returns what became of the index of a table with changes so far.
+    #[cfg(test)]
+    pub(super) async fn index_counts(&self) -> super::changed::IndexCounts {
+        match &self.changes {
+            Some(changes) => changes.index_counts().await,
+            None => super::changed::IndexCounts::default(),
+        }
+    }
+
     /// Gives it another pool of memory than the process's.
     #[cfg(test)]
     #[must_use]
@@ -307,6 +316,9 @@ impl TableCommitter {
         *lock(&self.watch) = OwnerWatch::default();
         // Others have changed the table since.
         lock(&self.trust).learn(Some(Remembered::Stale));
+        if let Some(changes) = &self.changes {
+            changes.take_over();
+        }
     }
 
     /// Ends the term: another process commits from now on, and keeps an index of its own.

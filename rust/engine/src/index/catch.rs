@@ -41,19 +41,33 @@ type Keys = Result<(u64, Vec<KeyNumber>)>;
 
 /// Puts the keys of `files`, the oldest first, into `index`, which has these files already. Rows that
 /// `vectors` has, by the number of their file, are left out. `check` is asked every now and then
-/// whether an index of so many bytes may go on growing.
+/// whether an index of so many bytes may go on growing. `whole` is the number of files whose keys are all
+/// in the index, also after an error.
 ///
 /// # Errors
 ///
-/// What a file or the store says, or what `check` says; some of the keys are in the index then.
+/// What a file or the store says, or what `check` says.
 pub(crate) async fn catch_up(
     reader: &Reader<'_>,
     index: &mut Index,
     files: Vec<Reading>,
     vectors: &BTreeMap<u32, &DeletionVector>,
     check: impl Fn(usize) -> Result<()>,
+    whole: &mut usize,
 ) -> Result<Caught> {
     let mut catch = CatchUp::new(index, |number| vectors.get(&number).copied());
+    let read = read_files(reader, &mut catch, files, check, whole).await;
+    let caught = catch.finish().inspect_err(|_| *whole = 0)?;
+    read.map(|()| caught)
+}
+
+async fn read_files<'v, F: Fn(u32) -> Option<&'v DeletionVector>>(
+    reader: &Reader<'_>,
+    catch: &mut CatchUp<'v, F>,
+    files: Vec<Reading>,
+    check: impl Fn(usize) -> Result<()>,
+    whole: &mut usize,
+) -> Result<()> {
     let mut files = files.into_iter();
     let mut running = VecDeque::new();
     loop {
@@ -80,8 +94,9 @@ pub(crate) async fn catch_up(
                 .with("rows", rows)
                 .with("expected", file.rows));
         }
+        *whole += 1;
     }
-    catch.finish()
+    Ok(())
 }
 
 impl Reader<'_> {

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use frazil_core::change::KeyPlan;
-use frazil_core::commit::outcome::is_in_history;
+use frazil_core::commit::outcome::descends_from;
 use frazil_core::index::catch_up::Caught;
 use frazil_core::index::files::IndexedFile;
 use frazil_core::index::table::{Delta, check_bytes};
@@ -75,15 +75,26 @@ impl Tracked {
         }
     }
 
-    /// Tells whether it is of use for the table as it is now.
-    pub(crate) fn fits(&self, metadata: &TableMetadata, branch: &str, plan: &KeyPlan) -> bool {
-        let in_history =
-            |id: i64| metadata.snapshot_by_id(id).is_some() && is_in_history(metadata, branch, id);
-        self.is_whole
-            && self.table == metadata.uuid()
-            && self.plan.fingerprint() == plan.fingerprint()
-            && self.index.form() == KeyForm::of(plan.bytes_max())
-            && self.snapshot.is_none_or(in_history)
+    /// Returns why it is of no use for the table as it is now.
+    pub(crate) fn unfit(
+        &self,
+        metadata: &TableMetadata,
+        branch: &str,
+        plan: &KeyPlan,
+    ) -> Option<&'static str> {
+        if !self.is_whole {
+            return Some("something went wrong half-way");
+        }
+        if self.table != metadata.uuid() {
+            return Some("the table was replaced");
+        }
+        let is_same = self.plan.fingerprint() == plan.fingerprint();
+        if !is_same || self.index.form() != KeyForm::of(plan.bytes_max()) {
+            return Some("the columns of the key are others");
+        }
+        let descends = |id: i64| descends_from(metadata, branch, id);
+        let is_lost = !self.snapshot.is_none_or(descends);
+        is_lost.then_some("the branch does not descend from the snapshot that was followed last")
     }
 
     /// Returns how keys become bytes.
@@ -96,7 +107,8 @@ impl Tracked {
         self.is_whole
     }
 
-    /// Becomes true to the snapshot `head` with these manifests.
+    /// Becomes true to the snapshot `head` with these manifests. The data files whose keys are read for it
+    /// are counted in `files_read`, also before an error.
     ///
     /// # Errors
     ///
@@ -107,6 +119,7 @@ impl Tracked {
         storage: &TableStorage,
         manifests: &[ManifestFile],
         head: Option<i64>,
+        files_read: &mut u64,
     ) -> Result<()> {
         let entries = self.read_unseen(storage, manifests).await?;
         self.is_whole = false;
@@ -114,22 +127,23 @@ impl Tracked {
         if self.live.equality_deletes > 0 {
             return Err(has_equality_deletes(self.live.equality_deletes));
         }
+        // Of rows that were deleted until then nothing is read.
+        self.snapshot = head;
         self.drop_gone()?;
         let new = self.add_new()?;
-        if !new.is_empty()
-            && let Err(error) = self.read_keys(storage, &new).await
-        {
-            // A later try reads them again.
-            for file in &new {
-                self.index.drop_file(file.number);
-            }
-            self.is_whole = true;
-            return Err(error);
+        let mut whole = 0;
+        let read = match new.is_empty() {
+            true => Ok(()),
+            false => self.read_keys(storage, &new, &mut whole).await,
+        };
+        // A later try goes on with the others.
+        for file in new.iter().skip(whole) {
+            self.index.drop_file(file.number);
         }
         self.is_whole = true;
-        self.snapshot = head;
         self.count();
-        Ok(())
+        *files_read += whole as u64;
+        read
     }
 
     async fn read_unseen(
@@ -188,7 +202,12 @@ impl Tracked {
         Ok(added)
     }
 
-    async fn read_keys(&mut self, storage: &TableStorage, new: &[Reading]) -> Result<()> {
+    async fn read_keys(
+        &mut self,
+        storage: &TableStorage,
+        new: &[Reading],
+        whole: &mut usize,
+    ) -> Result<()> {
         failpoint::pass("index.before-read")?;
         let begun = Instant::now();
         let paths: BTreeSet<Arc<str>> = new.iter().map(|file| Arc::clone(&file.path)).collect();
@@ -207,7 +226,7 @@ impl Tracked {
         let allowed = room(&self.memory, self.drawn_bytes);
         let check = |bytes: usize| check_bytes(bytes, allowed);
         let index = &mut self.index;
-        let caught = catch_up(&reader, index, new.to_vec(), &vectors, check).await?;
+        let caught = catch_up(&reader, index, new.to_vec(), &vectors, check, whole).await?;
         check(self.index.memory().heap)?;
         tracing::info!(
             table = %self.table,

@@ -1,0 +1,142 @@
+//! What commits do with the index that they find rows by: how often it is built, what is read for it, and
+//! what it is told.
+
+use iceberg::TableUpdate;
+
+use super::changed::{Changed, Op, delete, put};
+use super::changed_races::{Racing, Turn};
+use super::*;
+use crate::commit::changed::IndexCounts;
+
+fn rows(ids: std::ops::Range<i64>, value: i64) -> Vec<Op> {
+    ids.map(|id| put((id, (id % 2) as i32, value))).collect()
+}
+
+/// A table with four files and an index of them.
+async fn indexed(version: FormatVersion) -> (Changed, Arc<Racing>) {
+    let mut table = Changed::new("t", version).await;
+    table.commit(&rows(0..10, 1)).await;
+    let racing = Racing::before(&mut table);
+    table.commit(&rows(10..20, 1)).await;
+    assert_eq!(
+        table.committer.index_counts().await,
+        IndexCounts {
+            built: 1,
+            files_read: 2,
+            applied: 1,
+        }
+    );
+    (table, racing)
+}
+
+// Promise: The primary-key index outlives commits that are lost: after conflicts, refusals and lost answers, however many, nothing of it is built anew, and of other writers' snapshots only the keys of new files are read.
+#[tokio::test]
+async fn an_index_outlives_lost_attempts() {
+    for version in [FormatVersion::V2, FormatVersion::V3] {
+        let (mut table, racing) = indexed(version).await;
+        let conflicts = || (0..5).map(|_| Turn::Conflict);
+        racing.next(conflicts().chain([Turn::UnknownBefore, Turn::UnknownAfter]));
+        table.commit(&[put((1, 0, 2)), delete(2)]).await;
+        assert!(racing.is_over());
+        let counts = table.committer.index_counts().await;
+        assert_eq!((counts.built, counts.files_read), (1, 2), "{counts:?}");
+        // Another writer wins twice, with one file for each partition.
+        for id in [40, 50] {
+            let foreign = table.foreign_append(&[(id, 0, 7), (id + 1, 1, 7)]).await;
+            let effect = foreign.effect().to_vec();
+            racing.next([Turn::Foreign(foreign)].into_iter().chain(conflicts()));
+            let ops = [put((id, 1, 8)), put((3, 0, id))];
+            let segment = table.segment(1, 0, &ops).await;
+            assert_eq!(letters(&table.committer.commit(vec![segment]).await), "D");
+            table.expect(&effect);
+            table.expect(&ops);
+            table.check().await;
+        }
+        let counts = table.committer.index_counts().await;
+        assert_eq!((counts.built, counts.files_read), (1, 6), "{counts:?}");
+        // A request that is applied late: its own files are read as those of another writer.
+        racing.next([Turn::LateBeforeLoad, Turn::LateBeforeNext, Turn::Conflict]);
+        table.commit(&[put((4, 0, 9)), delete(5)]).await;
+        table.commit(&[put((5, 0, 9)), delete(4)]).await;
+        table.commit(&rows(0..20, 10)).await;
+        assert_eq!(table.committer.index_counts().await.built, 1);
+    }
+}
+
+// Promise: A commit that cannot be built, because a file is gone for a while, costs the primary-key index nothing: it goes on with the files whose keys were not read yet.
+#[tokio::test]
+async fn an_index_goes_on_where_reading_failed() {
+    let (mut table, _) = indexed(FormatVersion::V3).await;
+    table.restart();
+    let (_, live) = table.live().await;
+    let mut files: Vec<_> = live.data.iter().collect();
+    files.sort_by_key(|(path, file)| (file.sequence, Arc::clone(path)));
+    let last = files.last().unwrap().0.trim_start_matches("file://");
+    let hidden = format!("{last}.hidden");
+    std::fs::rename(last, &hidden).unwrap();
+    let ops = [put((1, 0, 2)), put((11, 0, 2)), delete(12)];
+    let segment = table.segment(1, 0, &ops).await;
+    let outcomes = table.committer.commit(vec![segment.clone()]).await;
+    assert_eq!(letters(&outcomes), "B");
+    let counts = table.committer.index_counts().await;
+    assert_eq!((counts.built, counts.files_read), (1, 3), "{counts:?}");
+    std::fs::rename(&hidden, last).unwrap();
+    assert_eq!(letters(&table.committer.commit(vec![segment]).await), "D");
+    table.expect(&ops);
+    table.check().await;
+    let counts = table.committer.index_counts().await;
+    assert_eq!((counts.built, counts.files_read), (1, 4), "{counts:?}");
+}
+
+// Promise: The primary-key index outlives that the snapshot is expired on which it was used last, as long as the table shows that it descends from it.
+#[tokio::test]
+async fn an_index_outlives_an_expired_snapshot() {
+    let (mut table, _) = indexed(FormatVersion::V2).await;
+    let loaded = table.world.load().await;
+    let head = loaded.metadata.current_snapshot().unwrap().snapshot_id();
+    let foreign = table.foreign_append(&[(40, 0, 7)]).await;
+    table.commit_foreign(foreign).await;
+    let loaded = table.world.load().await;
+    let old = loaded.metadata.snapshots().map(|one| one.snapshot_id());
+    let new = loaded.metadata.current_snapshot().unwrap().snapshot_id();
+    let snapshot_ids: Vec<i64> = old.filter(|id| *id != new).collect();
+    assert!(snapshot_ids.contains(&head));
+    table
+        .change(vec![TableUpdate::RemoveSnapshots { snapshot_ids }])
+        .await;
+    table.commit(&[put((1, 0, 2)), delete(40)]).await;
+    let counts = table.committer.index_counts().await;
+    assert_eq!((counts.built, counts.files_read), (1, 3), "{counts:?}");
+}
+
+// Promise: A segment that the table has already changes neither the table nor the primary-key index once more, whether it comes again later or twice in one commit.
+#[tokio::test]
+async fn a_segment_that_comes_again_changes_nothing() {
+    for version in [FormatVersion::V2, FormatVersion::V3] {
+        let (mut table, racing) = indexed(version).await;
+        let first = [put((1, 0, 2)), delete(2), put((30, 0, 2))];
+        let segment = table.segment(1, 0, &first).await;
+        racing.next([Turn::UnknownAfter]);
+        let twice = vec![segment.clone(), segment.clone()];
+        let outcomes = table.committer.commit(twice).await;
+        assert_eq!(letters(&outcomes), "DC");
+        table.expect(&first);
+        table.check().await;
+        let second = [put((2, 0, 3)), delete(1), put((30, 1, 3))];
+        let next = table.segment(1, 0, &second).await;
+        let snapshots = table.world.snapshots().await;
+        let applied = table.committer.index_counts().await.applied;
+        // What comes again is older than what comes with it.
+        let outcomes = table.committer.commit(vec![segment.clone(), next]).await;
+        assert_eq!(letters(&outcomes), "CD");
+        table.expect(&second);
+        table.check().await;
+        let outcomes = table.committer.commit(vec![segment]).await;
+        assert_eq!(letters(&outcomes), "C");
+        assert_eq!(table.world.snapshots().await, snapshots + 1);
+        let counts = table.committer.index_counts().await;
+        assert_eq!((counts.built, counts.files_read), (1, 2), "{counts:?}");
+        assert_eq!(counts.applied, applied + 1);
+        table.commit(&rows(0..40, 4)).await;
+    }
+}
