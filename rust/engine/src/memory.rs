@@ -297,6 +297,23 @@ pub struct Draw {
     alone: bool,
 }
 
+impl Draw {
+    /// Notes that it is another number of bytes now.
+    pub fn resize(&mut self, bytes: u64) {
+        let mut pool = self.memory.lock();
+        match bytes > self.bytes {
+            true => pool.draw(self.member, self.what, bytes - self.bytes),
+            false => pool.give_back(self.member, self.what, self.bytes - bytes),
+        }
+        self.bytes = bytes;
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 impl Drop for Draw {
     fn drop(&mut self) {
         let mut pool = self.memory.lock();

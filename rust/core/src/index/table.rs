@@ -40,19 +40,73 @@ pub struct Delta {
     pub(super) added: Vec<IndexedFile>,
     /// Files that are gone.
     pub(super) dropped: Vec<u32>,
-    /// Keys and their new places, in order, each key once.
-    pub(super) changes: Vec<(KeyNumber, Option<Location>)>,
+    /// Keys and their new places, in order, each key once; in parts, as they were found.
+    pub(super) changes: Vec<Vec<Moved>>,
+}
+
+/// A key and its new place in few bytes, for a commit may have millions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Moved {
+    key: [u32; 3],
+    to: Packed,
+}
+
+/// A place, or none, in 8 bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Packed([u32; 2]);
+
+/// The number that no file has (see [`Files::add`]).
+const NO_FILE: u32 = u32::MAX;
+
+impl Packed {
+    pub(super) fn of(location: Option<Location>) -> Self {
+        let place = location.map_or([NO_FILE, 0], |at| [at.file, at.row]);
+        Packed(place)
+    }
+
+    pub(super) fn location(self) -> Option<Location> {
+        let [file, row] = self.0;
+        (file != NO_FILE).then_some(Location { file, row })
+    }
+}
+
+impl Moved {
+    pub(super) fn of(key: KeyNumber, to: Option<Location>) -> Self {
+        // A key has 96 bits at most.
+        let word = |by: u32| (key.0 >> by) as u32;
+        Moved {
+            key: [word(64), word(32), word(0)],
+            to: Packed::of(to),
+        }
+    }
+
+    pub(super) fn entry(&self) -> (KeyNumber, Option<Location>) {
+        let key = self.key.iter();
+        let key = key.fold(0u128, |key, word| (key << 32) | u128::from(*word));
+        (KeyNumber(key), self.to.location())
+    }
 }
 
 impl Delta {
     /// Returns the number of keys that change.
     pub fn len(&self) -> usize {
-        self.changes.len()
+        self.changes.iter().map(Vec::len).sum()
     }
 
     /// Returns whether no key changes.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.len() == 0
+    }
+
+    /// Returns the bytes of memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let changes = self.changes.iter().map(Vec::capacity).sum::<usize>();
+        changes * size_of::<Moved>()
+            + self
+                .added
+                .iter()
+                .map(IndexedFile::memory_bytes)
+                .sum::<usize>()
     }
 }
 
@@ -263,12 +317,24 @@ impl Index {
         for number in delta.dropped {
             self.files.remove(number);
         }
-        self.put(&delta.changes)
+        self.generation += 1;
+        let mut part = Vec::new();
+        for changes in delta.changes {
+            part.clear();
+            part.extend(changes.iter().map(Moved::entry));
+            self.put_part(&part)?;
+        }
+        self.grow()
     }
 
     /// Puts keys, in order and each once, at their places.
     pub(super) fn put(&mut self, changes: &[(KeyNumber, Option<Location>)]) -> Result<()> {
         self.generation += 1;
+        self.put_part(changes)?;
+        self.grow()
+    }
+
+    fn put_part(&mut self, changes: &[(KeyNumber, Option<Location>)]) -> Result<()> {
         let (rest_bits, highest) = (self.rest_bits(), self.files.highest());
         let mut part: Vec<Entry> = Vec::new();
         for chunk in changes.chunk_by(|one, two| one.0.0 >> rest_bits == two.0.0 >> rest_bits) {
@@ -280,7 +346,7 @@ impl Index {
             part.extend(chunk.iter().map(|(key, to)| (rest(key), *to)));
             shard.apply(&part, highest)?;
         }
-        self.grow()
+        Ok(())
     }
 
     /// Cuts all shards in two while one has too many keys.

@@ -131,7 +131,7 @@ fn a_delta_belongs_to_one_state() {
         generation: index.generation(),
         added: vec![file(0, 1)],
         dropped: vec![],
-        changes: vec![(key(1), Some(at(0, 0)))],
+        changes: vec![vec![Moved::of(key(1), Some(at(0, 0)))]],
     };
     index.apply(delta.clone()).unwrap();
     assert_eq!(index.get(key(1)), Some(at(0, 0)));
@@ -148,11 +148,13 @@ fn an_index_that_would_not_fit_is_refused_before_the_commit() {
         .map(|row| (key(row.into()), Some(at(0, row))))
         .collect();
     changes.sort();
+    let changes = changes.into_iter();
+    let changes: Vec<_> = changes.map(|(key, to)| Moved::of(key, to)).collect();
     let delta = Delta {
         generation: index.generation(),
         added: vec![],
         dropped: vec![],
-        changes,
+        changes: vec![changes],
     };
     let error = index.check_room(&delta, 1 << 20).unwrap_err();
     assert_eq!(error.code(), "INDEX_TOO_LARGE");

@@ -41,7 +41,7 @@ use super::replace::ENTRIES_GONE;
 use crate::catalog::LoadedTable;
 use crate::delete::KnownDeletes;
 use crate::index::Tracked;
-use crate::memory::Memory;
+use crate::memory::{Draw, Memory};
 use segments::Keys;
 
 pub(super) use segments::SegmentChanges;
@@ -105,6 +105,8 @@ struct Written {
     pending: Pending,
     /// The deleted rows of data files as the attempt has written them.
     deletes: Vec<(Arc<str>, KnownDeletes)>,
+    /// What all of that takes.
+    _held: Draw,
 }
 
 /// One attempt.
@@ -239,19 +241,14 @@ impl Changes {
         old: Vec<ManifestFile>,
         read: &mut BTreeMap<usize, SegmentChanges>,
     ) -> Result<(Built, Written), Unbuilt> {
-        let changes = attempt
-            .segments
-            .iter()
-            .map(|(_, segment)| segment.changes());
-        let bytes = segments::CHANGE_BYTES * changes.sum::<u64>();
-        let _held = self.memory.draw(Use::Commits, bytes);
-        segments::read(tracked, attempt, read).await?;
+        segments::read(tracked, attempt, &self.memory, read).await?;
         let parts: Vec<&SegmentChanges> = attempt
             .segments
             .iter()
             .filter_map(|(index, _)| read.get(index))
             .collect();
-        deletes::build(tracked, orders, attempt, old, &parts).await
+        let held = self.memory.draw(Use::Commits, 0);
+        deletes::build(tracked, orders, attempt, old, &parts, held).await
     }
 
     /// Takes in what the table shows of the last attempt.
@@ -301,7 +298,12 @@ impl Held {
     /// Applies the last attempt if the table has it, and forgets it otherwise: the index stays what it was,
     /// and what came of the attempt all the same is read from the table's files.
     fn settle(&mut self, metadata: &Arc<TableMetadata>, wid: &str, branch: &str) -> Result<()> {
-        let Some(Written { pending, deletes }) = self.pending.take() else {
+        let Some(Written {
+            pending,
+            deletes,
+            _held,
+        }) = self.pending.take()
+        else {
             return Ok(());
         };
         let is_there = pending.settle(metadata, (wid, branch), &mut self.orders, now_ms())?;
