@@ -67,6 +67,18 @@ fn random_run(random: &mut Random, count: u64) -> (KeyRun, u32) {
     (run, rows)
 }
 
+/// The same runs, with the orders where changes that are taken one after the other have them.
+fn taken_anew(runs: &[KeyRun]) -> Vec<KeyRun> {
+    let anew = runs.iter().map(|run| {
+        let mut anew = KeyRun::default();
+        for change in run.changes() {
+            anew.take(run, change).unwrap();
+        }
+        anew
+    });
+    anew.collect()
+}
+
 #[test]
 fn pieces_have_all_changes_and_part_no_key() {
     let mut random = Random(7);
@@ -95,7 +107,7 @@ fn pieces_have_all_changes_and_part_no_key() {
                 }
             }
         }
-        assert_eq!(whole, runs, "case {case}");
+        assert_eq!(whole, taken_anew(&runs), "case {case}");
         assert!(pieces.next_piece().unwrap().is_none());
     }
 }
