@@ -43,11 +43,12 @@ impl SegmentOutcome {
 
 /// The codes of refusals that no waiting cures. A repeated attempt could even do harm: a catalog
 /// that does not store the offsets takes the rows again each time.
-const FINAL_CODES: [&str; 4] = [
+const FINAL_CODES: [&str; 5] = [
     "TABLE_ROLLED_BACK",
     "TABLE_OWNED_ELSEWHERE",
     "STATE_NOT_STORED",
     "STATE_TOO_LARGE",
+    "INDEX_TOO_LARGE",
 ];
 
 /// Returns the code of a refusal that no waiting cures, if `report` is that of one: the tasks stop at

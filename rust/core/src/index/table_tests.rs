@@ -156,9 +156,13 @@ fn an_index_that_would_not_fit_is_refused_before_the_commit() {
         dropped: vec![],
         changes: vec![changes],
     };
-    let error = index.check_room(&delta, 1 << 20).unwrap_err();
+    let allowed = |now, ever| Allowed { now, ever };
+    let needed = index.bytes_with(&delta);
+    let error = check_bytes(needed, allowed(1 << 20, 1 << 20)).unwrap_err();
     assert_eq!(error.code(), "INDEX_TOO_LARGE");
-    index.check_room(&delta, 4 << 20).unwrap();
+    let error = check_bytes(needed, allowed(1 << 20, 4 << 20)).unwrap_err();
+    assert_eq!(error.code(), "INDEX_WAITS_FOR_MEMORY");
+    check_bytes(needed, allowed(4 << 20, 4 << 20)).unwrap();
     index.apply(delta).unwrap();
     let none = Delta {
         generation: index.generation(),
@@ -168,8 +172,8 @@ fn an_index_that_would_not_fit_is_refused_before_the_commit() {
     };
     let memory = index.memory().heap;
     assert!(memory < 1_100_000, "{memory}");
-    assert_eq!(
-        index.check_room(&none, memory).unwrap_err().code(),
-        "INDEX_TOO_LARGE"
-    );
+    assert!(index.bytes_with(&none) > memory as u64);
+    let expected = Index::bytes_for(KeyForm::Exact, 100_000, 1, 100_000);
+    let near = expected / 4..expected;
+    assert!(near.contains(&(memory as u64)), "{memory} of {expected}");
 }

@@ -30,7 +30,7 @@ use frazil_core::index::changed::Pending;
 use frazil_core::index::resolve::Counts;
 use frazil_core::index::table::INDEX_TOO_LARGE;
 use frazil_core::layout::identifier::key_plan;
-use frazil_core::limits::{ORDER_WINDOW_BYTES_MAX, ORDER_WINDOW_MS};
+use frazil_core::limits::{COMMIT_CHANGES_MAX, ORDER_WINDOW_BYTES_MAX, ORDER_WINDOW_MS};
 use frazil_core::memory::Use;
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{ManifestFile, TableMetadata};
@@ -45,6 +45,12 @@ use crate::memory::{Draw, Memory};
 use segments::Keys;
 
 pub(super) use segments::SegmentChanges;
+
+/// Memory of one change while its commit is made, about: as it is stored, where its row is, its order, and
+/// the row that it deletes.
+const CHANGE_BYTES: u64 = 160;
+/// Changes that a commit may have, whatever else is in memory.
+const CHANGES_MIN: u64 = if cfg!(test) { 100 } else { 16 << 10 };
 
 /// What the configuration says of a table with changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,6 +100,8 @@ struct Held {
     pending: Option<Written>,
     /// The orders of the last changes of keys.
     orders: KnownOrders,
+    /// What these take.
+    orders_held: Draw,
     /// What these are keys of.
     keys: Option<Keys>,
     counts: IndexCounts,
@@ -147,11 +155,12 @@ impl Changes {
     pub(super) fn new(table: ChangedTable, memory: Arc<Memory>) -> Self {
         Changes {
             table,
-            memory,
+            memory: Arc::clone(&memory),
             held: tokio::sync::Mutex::new(Held {
                 tracked: None,
                 pending: None,
                 orders: no_orders(),
+                orders_held: memory.draw(Use::KeyIndex, 0),
                 keys: None,
                 counts: IndexCounts::default(),
             }),
@@ -260,6 +269,12 @@ impl Changes {
         }
     }
 
+    /// Returns how many changes one commit may have: what half of the free memory is enough for.
+    pub(super) fn changes_max(&self) -> u64 {
+        let enough = self.memory.room() / 2 / CHANGE_BYTES;
+        enough.clamp(CHANGES_MIN, COMMIT_CHANGES_MAX)
+    }
+
     /// Returns what became of the index so far.
     #[cfg(test)]
     pub(super) async fn index_counts(&self) -> IndexCounts {
@@ -307,6 +322,7 @@ impl Held {
             return Ok(());
         };
         let is_there = pending.settle(metadata, (wid, branch), &mut self.orders, now_ms())?;
+        self.orders_held.resize(self.orders.memory_bytes() as u64);
         if !is_there {
             return Ok(());
         }

@@ -71,6 +71,7 @@ impl Default for CommitSettings {
 
 impl CommitSettings {
     pub(super) fn limits(&self) -> CommitLimits {
+        let limits = CommitLimits::default();
         let ms = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         CommitLimits {
             conflicts_max: self.conflicts_max,
@@ -79,6 +80,7 @@ impl CommitSettings {
             unknown_pause_min_ms: ms(self.unknown_pause_min),
             unknown_pause_max_ms: ms(self.unknown_pause_max),
             unbuilt_max: None,
+            changes_max: limits.changes_max,
             one_owner: self.one_owner,
             rollback: self.rollback,
             state_location: self.state_location,
@@ -330,7 +332,8 @@ impl TableCommitter {
 
     pub(super) fn limits(&self) -> CommitLimits {
         let mut limits = self.settings.limits();
-        if self.changes.is_some() {
+        if let Some(changes) = &self.changes {
+            limits.changes_max = changes.changes_max();
             limits.one_owner = true;
             limits.unbuilt_max = Some(UNBUILT_MAX);
         }

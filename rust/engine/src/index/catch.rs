@@ -5,17 +5,21 @@ use std::sync::Arc;
 
 use frazil_core::change::KeyPlan;
 use frazil_core::delete::DeletionVector;
-use frazil_core::index::catch_up::{CatchUp, Caught};
-use frazil_core::index::{Index, KeyHasher, KeyNumber};
+use frazil_core::index::catch_up::{CatchUp, Caught, PENDING_MAX};
+use frazil_core::index::{Index, KeyHasher, KeyNumber, Location};
 use frazil_core::limits::INDEX_READS;
 use frazil_core::{Result, SinkError};
 use tokio::sync::mpsc;
 
-use super::keys::{KeyColumns, unreadable};
+use super::keys::{BATCH_ROWS, KeyColumns, unreadable};
 use crate::storage::TableStorage;
 
-/// Batches of keys of one file that are read ahead: 4 files of them are 33 MB.
+/// Batches of keys of one file that are read ahead at most: 4 files of them are 33 MB.
 const BATCHES_AHEAD: usize = 64;
+/// What a batch of keys takes.
+const BATCH_BYTES: u64 = (BATCH_ROWS * size_of::<KeyNumber>()) as u64;
+/// Keys that are gathered at least before they are put into the index.
+const PENDING_MIN: u64 = 64 << 10;
 
 /// A data file whose keys are to be read.
 #[derive(Debug, Clone)]
@@ -35,6 +39,42 @@ pub(crate) struct Reader<'a> {
     pub(crate) storage: &'a TableStorage,
     pub(crate) plan: &'a Arc<KeyPlan>,
     pub(crate) hasher: &'a KeyHasher,
+    pub(crate) ahead: Ahead,
+}
+
+/// How much is held of keys that are on their way into the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    /// Batches of each file.
+    batches: usize,
+    /// Keys that wait to be put into the index.
+    pending: usize,
+}
+
+impl Ahead {
+    /// Returns what a part of `room` bytes is enough for, and the largest of `files` needs.
+    pub(crate) fn within(room: u64, files: &[Reading]) -> Self {
+        let largest = files.iter().map(|file| file.rows).max().unwrap_or_default();
+        let wanted = largest.div_ceil(BATCH_ROWS as u64).saturating_add(1);
+        let batches = (room / 8 / (INDEX_READS as u64 * BATCH_BYTES)).min(wanted);
+        let pending = room / 8 / size_of::<(KeyNumber, Location)>() as u64;
+        Ahead {
+            batches: batches.clamp(2, BATCHES_AHEAD as u64) as usize,
+            pending: pending.clamp(PENDING_MIN, PENDING_MAX as u64) as usize,
+        }
+    }
+
+    /// Returns the bytes of the batches of all files that are read at a time, which have `rows` rows.
+    pub(crate) fn batch_bytes(self, rows: u64) -> u64 {
+        let most = (self.batches * INDEX_READS) as u64 * BATCH_BYTES;
+        most.min(rows.saturating_mul(size_of::<KeyNumber>() as u64))
+    }
+
+    /// Returns the bytes of the keys that wait, of `rows`.
+    pub(crate) fn pending_bytes(self, rows: u64) -> u64 {
+        let keys = rows.min(self.pending as u64);
+        keys.saturating_mul(2 * size_of::<(KeyNumber, Location)>() as u64)
+    }
 }
 
 type Keys = Result<(u64, Vec<KeyNumber>)>;
@@ -52,10 +92,11 @@ pub(crate) async fn catch_up(
     index: &mut Index,
     files: Vec<Reading>,
     vectors: &BTreeMap<u32, &DeletionVector>,
-    check: impl Fn(usize) -> Result<()>,
+    check: impl FnMut(usize) -> Result<()>,
     whole: &mut usize,
 ) -> Result<Caught> {
-    let mut catch = CatchUp::new(index, |number| vectors.get(&number).copied());
+    let catch = CatchUp::new(index, |number| vectors.get(&number).copied());
+    let mut catch = catch.with_pending_max(reader.ahead.pending);
     let read = read_files(reader, &mut catch, files, check, whole).await;
     let caught = catch.finish().inspect_err(|_| *whole = 0)?;
     read.map(|()| caught)
@@ -65,7 +106,7 @@ async fn read_files<'v, F: Fn(u32) -> Option<&'v DeletionVector>>(
     reader: &Reader<'_>,
     catch: &mut CatchUp<'v, F>,
     files: Vec<Reading>,
-    check: impl Fn(usize) -> Result<()>,
+    mut check: impl FnMut(usize) -> Result<()>,
     whole: &mut usize,
 ) -> Result<()> {
     let mut files = files.into_iter();
@@ -102,7 +143,7 @@ async fn read_files<'v, F: Fn(u32) -> Option<&'v DeletionVector>>(
 impl Reader<'_> {
     /// Begins to read a file, as far ahead as there is room for.
     fn begin(&self, file: Reading) -> mpsc::Receiver<Keys> {
-        let (to, keys) = mpsc::channel(BATCHES_AHEAD);
+        let (to, keys) = mpsc::channel(self.ahead.batches);
         let (storage, plan) = (self.storage.clone(), Arc::clone(self.plan));
         let hasher = self.hasher.clone();
         tokio::spawn(async move {

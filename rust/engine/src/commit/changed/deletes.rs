@@ -63,7 +63,7 @@ pub(super) async fn build(
         let known = known.get(&path_of(tracked, number)?)?;
         Some(&known.vector)
     })?;
-    tracked.index.check_room(&made.delta, tracked.room())?;
+    tracked.check_room(&made.delta)?;
     failpoint::pass("commit.after-resolve")?;
     let mut work = Work {
         attempt,

@@ -1,12 +1,15 @@
 //! What commits do with the index that they find rows by: how often it is built, what is read for it, and
 //! what it is told.
 
+use frazil_core::config::SinkConfig;
+use frazil_core::memory::Use;
 use iceberg::TableUpdate;
 
-use super::changed::{Changed, Op, delete, put};
+use super::changed::{Changed, Op, delete, key_of_it, put, truncate};
 use super::changed_races::{Racing, Turn};
 use super::*;
 use crate::commit::changed::IndexCounts;
+use crate::memory::{Account, Memory};
 
 fn rows(ids: std::ops::Range<i64>, value: i64) -> Vec<Op> {
     ids.map(|id| put((id, (id % 2) as i32, value))).collect()
@@ -138,4 +141,108 @@ async fn a_segment_that_comes_again_changes_nothing() {
         assert_eq!(counts.applied, 3, "each commit once");
         table.commit(&rows(0..40, 4)).await;
     }
+}
+
+/// Gives the table a committer with a pool of its own.
+fn with_memory(table: &mut Changed) -> Arc<Memory> {
+    let memory = Memory::new(None);
+    let (catalog, ident) = (table.world.catalog.clone(), table.world.ident.clone());
+    table.committer = committer(catalog, &ident, WID).with_changes(key_of_it(), memory.clone());
+    memory
+}
+
+/// As [`with_memory`], of which a task has its guarantee, and as much is left.
+fn with_pool(table: &mut Changed) -> (Arc<Memory>, Account) {
+    let memory = with_memory(table);
+    let settings = [
+        ("name", "orders"),
+        ("topics", "orders"),
+        ("iceberg.catalog.type", "sql"),
+        ("iceberg.catalog.uri", "sqlite:/tmp/catalog.db"),
+        ("iceberg.catalog.warehouse", "file:///tmp/warehouse"),
+        ("iceberg.tables", "db.orders"),
+        ("frazil.memory.max.bytes", "67108864"),
+    ];
+    let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let config = SinkConfig::start(&settings.into()).unwrap().0;
+    let account = memory.join(&config).unwrap();
+    (memory, account)
+}
+
+// Promise: A primary-key index gives memory back when the source's table is truncated, or another writer drops files.
+#[tokio::test]
+async fn an_index_shrinks() {
+    let mut table = Changed::new("t", FormatVersion::V2).await;
+    let memory = with_memory(&mut table);
+    table.commit(&rows(0..10, 1)).await;
+    let small = memory.usage().held;
+    let many = rows(10..6_000, 1);
+    table.commit(&many).await;
+    let large = memory.usage().held;
+    assert!(large > small + 30_000, "{small} {large}");
+    table.commit(&[truncate()]).await;
+    table.commit(&rows(0..10, 2)).await;
+    let emptied = memory.usage().held;
+    assert!(emptied < large / 2, "{small} {large} {emptied}");
+    // Files that are gone are noticed with the next commit.
+    table.commit(&many).await;
+    let foreign = table.foreign_compaction().await;
+    table.commit_foreign(foreign).await;
+    table.commit(&[put((1, 0, 3))]).await;
+    let moved = memory.usage().held;
+    assert!(moved < large + 10_000, "{large} {moved}");
+}
+
+// Promise: A commit of changes takes as many of the waiting segments as there is memory for, and the others come with the next one.
+#[tokio::test]
+async fn a_commit_has_as_many_changes_as_there_is_memory_for() {
+    let mut table = Changed::new("t", FormatVersion::V3).await;
+    let (memory, _account) = with_pool(&mut table);
+    let mut all = Vec::new();
+    for value in 0..3 {
+        let ops = rows(0..300, value);
+        all.push(table.segment(1, 0, &ops).await);
+        table.expect(&ops);
+    }
+    let before = table.world.snapshots().await;
+    let others = memory.draw(Use::Rewrites, memory.room() - 400 * 320);
+    assert_eq!(letters(&table.committer.commit(all).await), "DDD");
+    assert_eq!(table.world.snapshots().await, before + 3);
+    drop(others);
+    table.check().await;
+    let mut all = Vec::new();
+    for value in 3..6 {
+        let ops = rows(0..300, value);
+        all.push(table.segment(1, 0, &ops).await);
+        table.expect(&ops);
+    }
+    assert_eq!(letters(&table.committer.commit(all).await), "DDD");
+    assert_eq!(table.world.snapshots().await, before + 4);
+    table.check().await;
+}
+
+// Promise: What a commit of changes holds is part of the accounted memory: the stored keys of its segments, a piece of them at a time, and 28 bytes of each key; when the commit is over it is given back.
+#[tokio::test]
+async fn a_commit_of_many_changes_is_accounted() {
+    let mut table = Changed::new("t", FormatVersion::V3).await;
+    let memory = with_memory(&mut table);
+    table.commit(&rows(0..6_000, 1)).await;
+    let before = memory.usage();
+    let ops: Vec<Op> = (0..6_000)
+        .map(|id| put((id, (id % 2) as i32, 2)).at(0, 1))
+        .collect();
+    let segment = table.segment(1, 0, &ops).await;
+    let keys = segment.key_run.as_ref().unwrap().len;
+    assert_eq!(letters(&table.committer.commit(vec![segment]).await), "D");
+    table.expect(&ops);
+    table.check().await;
+    let after = memory.usage();
+    let more = after.peak - before.held;
+    let orders = 6_000 * 110;
+    assert!(more > 28 * 6_000 + keys, "{more} bytes");
+    assert!(
+        more < 28 * 6_000 + keys + 2 * orders + 150_000,
+        "{more} bytes"
+    );
+    assert!(!after.uses.contains("commits="), "{after:?}");
 }
