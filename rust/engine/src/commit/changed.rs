@@ -42,6 +42,7 @@ use crate::catalog::LoadedTable;
 use crate::delete::KnownDeletes;
 use crate::index::Tracked;
 use crate::memory::{Draw, Memory};
+use crate::runtime::compute;
 use segments::Keys;
 
 pub(super) use segments::SegmentChanges;
@@ -168,6 +169,21 @@ impl Changes {
         }
     }
 
+    /// Brings the index to the snapshot that an attempt builds on, which has the manifests `old`. A first time
+    /// it takes minutes, for which nobody should wait who has a turn with the catalog.
+    pub(super) async fn prepare(
+        &self,
+        attempt: &ChangedAttempt<'_>,
+        old: &[ManifestFile],
+    ) -> Result<()> {
+        let mut held = self.held.lock().await;
+        let (wid, branch) = (attempt.wid, attempt.branch);
+        compute(|| held.settle(&attempt.loaded.metadata, wid, branch)).await?;
+        let tracked = self.follow(&mut held, attempt, old).await?;
+        held.tracked = Some(tracked);
+        Ok(())
+    }
+
     /// Builds an attempt on a snapshot with the manifests `old`. What is read of the segments stays in
     /// `read` for the next attempt.
     pub(super) async fn build(
@@ -178,7 +194,7 @@ impl Changes {
     ) -> Result<Built, Unbuilt> {
         let metadata = &attempt.loaded.metadata;
         let mut held = self.held.lock().await;
-        held.settle(metadata, attempt.wid, attempt.branch)?;
+        compute(|| held.settle(metadata, attempt.wid, attempt.branch)).await?;
         // Whatever ends this half-way takes the index with it: it is built anew from the table.
         let mut tracked = self.follow(&mut held, attempt, &old).await?;
         held.keys_are(Keys::of(&tracked, attempt));
@@ -186,7 +202,8 @@ impl Changes {
             .resolve(&mut tracked, &held.orders, attempt, old, read)
             .await;
         // Where the table does not have what is known of it, all of it is read anew.
-        let is_wrong = |error: &Unbuilt| matches!(error, Unbuilt::Failed(error) if error.code() == ENTRIES_GONE);
+        // And one that is too large gives its memory back.
+        let is_wrong = |error: &Unbuilt| matches!(error, Unbuilt::Failed(error) if [ENTRIES_GONE, INDEX_TOO_LARGE].contains(&error.code()));
         let is_ours = !self.is_elsewhere.load(Ordering::Relaxed);
         if is_ours && !made.as_ref().is_err_and(is_wrong) {
             held.tracked = Some(tracked);
@@ -263,7 +280,7 @@ impl Changes {
     /// Takes in what the table shows of the last attempt.
     pub(super) async fn settle(&self, metadata: &Arc<TableMetadata>, wid: &str, branch: &str) {
         let mut held = self.held.lock().await;
-        if let Err(error) = held.settle(metadata, wid, branch) {
+        if let Err(error) = compute(|| held.settle(metadata, wid, branch)).await {
             tracing::warn!(location = metadata.location(), reason = %error.report(),
                 "the index of the table is built anew with its next commit");
         }

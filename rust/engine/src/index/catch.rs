@@ -9,9 +9,12 @@ use frazil_core::index::catch_up::{CatchUp, Caught, PENDING_MAX};
 use frazil_core::index::{Index, KeyHasher, KeyNumber, Location};
 use frazil_core::limits::INDEX_READS;
 use frazil_core::{Result, SinkError};
-use tokio::sync::mpsc;
+use once_cell::sync::Lazy;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::keys::{BATCH_ROWS, KeyColumns, unreadable};
+use crate::runtime::{compute, cores};
 use crate::storage::TableStorage;
 
 /// Batches of keys of one file that are read ahead at most: 4 files of them are 33 MB.
@@ -112,11 +115,15 @@ async fn read_files<'v, F: Fn(u32) -> Option<&'v DeletionVector>>(
     let mut files = files.into_iter();
     let mut running = VecDeque::new();
     loop {
-        while running.len() < INDEX_READS {
+        while running.len() < INDEX_READS && files.len() > 0 {
+            // One that has begun a file never waits to begin another: it would keep that one waiting.
+            let Some(turn) = turn(running.is_empty()).await else {
+                break;
+            };
             let Some(file) = files.next() else {
                 break;
             };
-            running.push_back((file.clone(), reader.begin(file)));
+            running.push_back((file.clone(), reader.begin(file, turn)));
         }
         let Some((file, mut keys)) = running.pop_front() else {
             break;
@@ -126,7 +133,8 @@ async fn read_files<'v, F: Fn(u32) -> Option<&'v DeletionVector>>(
             let (first, keys) = batch?;
             let first = u32::try_from(first).map_err(|_| unreadable(&file.path))?;
             rows += keys.len() as u64;
-            if catch.add(file.number, first, &keys)? {
+            let has_grown = compute(|| catch.add(file.number, first, &keys)).await?;
+            if has_grown {
                 check(catch.heap_bytes())?;
             }
         }
@@ -140,18 +148,33 @@ async fn read_files<'v, F: Fn(u32) -> Option<&'v DeletionVector>>(
     Ok(())
 }
 
+/// Returns a turn to read a file, of which the process has so many; waits for one if it `waits`.
+async fn turn(waits: bool) -> Option<SemaphorePermit<'static>> {
+    static TURNS: Lazy<Semaphore> = Lazy::new(|| Semaphore::new(INDEX_READS.max(2 * cores())));
+    match waits {
+        // A semaphore that is never closed gives a permit always.
+        true => TURNS.acquire().await.ok(),
+        false => TURNS.try_acquire().ok(),
+    }
+}
+
 impl Reader<'_> {
-    /// Begins to read a file, as far ahead as there is room for.
-    fn begin(&self, file: Reading) -> mpsc::Receiver<Keys> {
+    /// Begins to read a file, as far ahead as there is room for: on a thread of its own, for it is mostly
+    /// computing.
+    fn begin(&self, file: Reading, turn: SemaphorePermit<'static>) -> mpsc::Receiver<Keys> {
         let (to, keys) = mpsc::channel(self.ahead.batches);
         let (storage, plan) = (self.storage.clone(), Arc::clone(self.plan));
         let hasher = self.hasher.clone();
-        tokio::spawn(async move {
-            let read = send_keys(&storage, &plan, &hasher, &file, &to).await;
-            if let Err(error) = read {
-                // Without a receiver nobody needs to know.
-                let _ = to.send(Err(error)).await;
-            }
+        let runtime = Handle::current();
+        tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            runtime.block_on(async move {
+                let read = send_keys(&storage, &plan, &hasher, &file, &to).await;
+                if let Err(error) = read {
+                    // Without a receiver nobody needs to know.
+                    let _ = to.send(Err(error)).await;
+                }
+            });
         });
         keys
     }

@@ -30,6 +30,7 @@ use super::{Ahead, Reader, Reading, catch_up};
 use crate::delete::{Entries, KnownDeletes, LiveFiles};
 use crate::failpoint;
 use crate::memory::{Draw, Memory};
+use crate::runtime::compute;
 use crate::storage::TableStorage;
 
 /// Rows of files that are gone from which on their keys are taken out of the index, when they are a
@@ -128,7 +129,7 @@ impl Tracked {
         }
         // Of rows that were deleted until then nothing is read.
         self.snapshot = head;
-        self.drop_gone()?;
+        compute(|| self.drop_gone()).await?;
         let new = self.add_new()?;
         let mut whole = 0;
         let read = match new.is_empty() {

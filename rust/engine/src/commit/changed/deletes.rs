@@ -30,6 +30,7 @@ use crate::failpoint;
 use crate::index::Tracked;
 use crate::keyrun::KeyRun;
 use crate::memory::Draw;
+use crate::runtime::compute;
 use crate::writer::beside_data;
 
 /// Changes that are held at a time, of all segments of a commit. Tests see many pieces.
@@ -49,7 +50,7 @@ pub(super) async fn build(
     parts: &[&SegmentChanges],
     mut held: Draw,
 ) -> Result<(Built, Written), Unbuilt> {
-    let located = locate(tracked, orders, attempt, parts, &mut held)?;
+    let located = compute(|| locate(tracked, orders, attempt, parts, &mut held)).await?;
     let paths = located.files().into_iter();
     let paths: BTreeSet<Arc<str>> = paths
         .filter_map(|number| path_of(tracked, number))
@@ -59,10 +60,11 @@ pub(super) async fn build(
     let known = live.deletes_of(storage, &paths, kept).await?;
     let vectors = known.values().map(|known| known.vector.memory_bytes());
     held.resize(held.bytes() + vectors.sum::<usize>() as u64);
-    let (made, noted) = located.resolve(&tracked.index, |number| {
+    let vector_of = |number| {
         let known = known.get(&path_of(tracked, number)?)?;
         Some(&known.vector)
-    })?;
+    };
+    let (made, noted) = compute(|| located.resolve(&tracked.index, vector_of)).await?;
     tracked.check_room(&made.delta)?;
     failpoint::pass("commit.after-resolve")?;
     let mut work = Work {

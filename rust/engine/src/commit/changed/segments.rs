@@ -25,6 +25,7 @@ use crate::index::Tracked;
 use crate::keyrun::{Effect, KeyRun, KeyRunBounds, KeyRunIdentity, StoredRun, fetch_key_run};
 use crate::memory::{Draw, Memory};
 use crate::redact;
+use crate::runtime::compute;
 
 /// What a new file takes in memory while its commit is made, about: its entry with metrics.
 const FILE_BYTES: usize = 2_048;
@@ -155,7 +156,7 @@ async fn read_one(
         Err(error) if is_gone(&error) => return Err(unusable(error.report())),
         run => run.map_err(Unread::Failed)?,
     };
-    match names_all_rows(&run, &file_rows) {
+    match compute(|| names_all_rows(&run, &file_rows)).await {
         Ok(true) => {}
         Ok(false) => return Err(unusable("not every row of its files has one key".into())),
         Err(error) => return Err(unusable(error.report())),

@@ -5,9 +5,10 @@ use frazil_core::config::SinkConfig;
 use frazil_core::memory::Use;
 use iceberg::TableUpdate;
 
-use super::changed::{Changed, Op, delete, key_of_it, put, truncate};
+use super::changed::{Changed, Op, committer_of, delete, key_of_it, put, truncate};
 use super::changed_races::{Racing, Turn};
 use super::*;
+use crate::commit::Looks;
 use crate::commit::changed::IndexCounts;
 use crate::memory::{Account, Memory};
 
@@ -110,6 +111,30 @@ async fn an_index_outlives_an_expired_snapshot() {
     table.commit(&[put((1, 0, 2)), delete(40)]).await;
     let counts = table.committer.index_counts().await;
     assert_eq!((counts.built, counts.files_read), (1, 3), "{counts:?}");
+}
+
+// Promise: While a primary-key index is built, its table holds none of the turns that the tables of a process have with the catalog.
+#[tokio::test]
+async fn an_index_is_built_without_a_turn_with_the_catalog() {
+    let (mut table, racing) = indexed(FormatVersion::V3).await;
+    let looks = Looks::default();
+    let catalog: Arc<dyn Catalog> = racing.clone();
+    let fresh = committer_of(catalog, &table.world.ident).with_looks(looks.clone());
+    table.committer = fresh;
+    let ops = [put((1, 0, 2)), delete(2)];
+    let segment = table.segment(1, 0, &ops).await;
+    *racing.taken.lock().unwrap() = Some(looks);
+    {
+        let mut commit = std::pin::pin!(table.committer.commit(vec![segment]));
+        let waits = tokio::time::timeout(Duration::from_secs(2), &mut commit).await;
+        assert!(waits.is_err(), "{waits:?}");
+        let counts = table.committer.index_counts().await;
+        assert_eq!((counts.built, counts.files_read), (1, 4), "{counts:?}");
+        racing.give_turns();
+        assert_eq!(letters(&commit.await), "D");
+    }
+    table.expect(&ops);
+    table.check().await;
 }
 
 // Promise: A segment that the table has already changes neither the table nor the primary-key index once more, whether it comes again later or twice in one commit.
