@@ -14,6 +14,7 @@
 //! | [`catch_up`] | keys of files that others, or an earlier process, added |
 //! | [`resolve`] | the changes of a commit → rows to delete, and the index after it |
 //! | [`changed`] | the same of the key runs of a commit's segments, and what is remembered of it |
+//! | [`pieces`] | the key runs of a commit, a bounded piece of the keys at a time |
 //! | [`truncations`] | which truncations of the source's table can be applied |
 //! | [`section`] | the index as checksummed bytes, to be stored and read back |
 //!
@@ -24,6 +25,7 @@ pub mod catch_up;
 pub mod changed;
 pub mod files;
 pub mod key;
+pub mod pieces;
 mod ranks;
 pub mod resolve;
 pub mod run;
