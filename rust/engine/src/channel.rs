@@ -52,7 +52,7 @@ impl ControlChannel {
         }
         let runtime = Runtime::shared()?;
         let metrics = ConnectorMetrics::of(&config.connector);
-        let catalog = CountedCatalog::new(catalog::open(&config.catalog)?, &metrics);
+        let catalog = CountedCatalog::around(catalog::open(&config.catalog)?, &metrics);
         let hub = Hub::join(hub_config, &runtime, catalog);
         let table = |table: &frazil_core::config::TableConfig| {
             let key = TableKey {

@@ -148,7 +148,7 @@ impl Session {
         let connector = ConnectorMetrics::of(&config.connector);
         let metrics = TaskMetrics::new(Arc::clone(&connector), config.task, account.memory());
         let catalog = runtime.wait("opening the catalog", OPEN_WAIT, async {
-            let catalog = CountedCatalog::new(catalog::open(&config.catalog)?, &connector);
+            let catalog = CountedCatalog::around(catalog::open(&config.catalog)?, &connector);
             for notice in crate::preflight::check_tables(&config, &catalog).await? {
                 tracing::warn!(connector = %config.connector, "{}", notice.message);
             }

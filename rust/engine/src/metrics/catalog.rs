@@ -22,7 +22,8 @@ pub(crate) struct CountedCatalog {
 }
 
 impl CountedCatalog {
-    pub(crate) fn new(
+    /// Returns `inner`, counted.
+    pub(crate) fn around(
         inner: Arc<dyn Catalog>,
         metrics: &Arc<ConnectorMetrics>,
     ) -> Arc<dyn Catalog> {
