@@ -27,6 +27,7 @@ pub mod key;
 mod keyed;
 pub mod keyrun;
 pub mod order;
+pub mod pending;
 mod place;
 pub mod plan;
 pub mod resolve;
@@ -37,8 +38,9 @@ pub mod window;
 
 pub use changes::{Change, Changes, Image, OldRow};
 pub use envelope::{Envelope, Meaning, Op, PRESETS, Skip};
-pub use images::ImageRows;
+pub use images::{EmptyRows, ImageRows};
 pub use key::{KeyPlan, KeyRows};
+pub use pending::{Lacks, PendingFile};
 pub use order::{Form, Order, OrderRule, is_older};
 pub use place::Place;
 pub use plan::{AbsentPolicy, ChangeConfig, ChangePlan, TruncatePolicy, Unavailable};

@@ -8,13 +8,14 @@
 //! |---|---|---|
 //! | `key` | fixed\[16\] | the key's number, big-endian |
 //! | `order` | binary, optional | what orders the change in its source |
-//! | `flags` | int | 1: the key has a new row; 2: it is what a snapshot of the source found; 4: the source's table was emptied, and there is no key |
+//! | `flags` | int | 1: the key has a new row; 2: it is what a snapshot of the source found; 4: the source's table was emptied, and there is no key; 8: the row is pending (with 1), or only marks the key's row as deleted |
 //! | `partition` | int | the source partition, by its place among the segment's ranges |
 //! | `offset` | long | the record's offset |
-//! | `file`, `row` | int, optional | the new row: the file's place among the segment's (manifests in their order, entries in theirs) and the row's in the file |
+//! | `file`, `row` | int, optional | the new row: the file's place among the segment's (manifests in their order, entries in theirs; a pending row's among its pending files) and the row's in the file |
 //!
 //! Changes of one key stand in the order in which they came. What the keys are numbers of stands in
-//! the file, and is checked: numbers of another form or of other columns are other keys.
+//! the file, and is checked: numbers of another form or of other columns are other keys. So do the places of
+//! the pending files ([`frazil_core::change::pending`]), as `[[path, bytes, rows], …]`.
 
 mod owner;
 
@@ -27,7 +28,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, Int32Array
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use frazil_core::change::Order;
+use frazil_core::change::{Order, PendingFile};
 pub use frazil_core::change::keyrun::{Effect, KeyRun, RunChange};
 use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::KeyRunRef;
@@ -40,6 +41,7 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -54,6 +56,8 @@ pub const NAME_ENDS: &str = "-keys.parquet";
 const UPSERT: i32 = 1;
 const SNAPSHOT: i32 = 2;
 const TRUNCATION: i32 = 4;
+const PENDING: i32 = 8;
+const PENDING_ROW: i32 = UPSERT | PENDING;
 const KEY_BYTES: i32 = 16;
 const BATCH_ROWS: usize = 8_192;
 
@@ -66,6 +70,7 @@ const FORM: &str = "frazil.key-form";
 const KEY: &str = "frazil.key";
 const RANGES_DIGEST: &str = "frazil.ranges-sha256";
 const RANGES: &str = "frazil.ranges";
+const PENDING_FILES: &str = "frazil.pending";
 
 /// Whose changes a run has, and what its keys are; part of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,7 +216,9 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
     };
     let long = Some(&identity.ranges).filter(|ranges| !ranges.fit());
     let long = long.map(|ranges| (RANGES, ranges.to_text()));
-    let entries = identity.entries().into_iter().chain(long);
+    let pending = Some(run.pending()).filter(|files| !files.is_empty());
+    let pending = pending.map(|files| (PENDING_FILES, pending_text(files)));
+    let entries = identity.entries().into_iter().chain(long).chain(pending);
     let entries = entries.map(|(key, value)| KeyValue::new(key.to_owned(), value));
     let level = ZstdLevel::try_new(1).map_err(|error| failed(&error))?;
     let properties = WriterProperties::builder()
@@ -236,6 +243,21 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn pending_text(files: &[PendingFile]) -> String {
+    let files = files.iter().map(|file| json!([file.path, file.bytes, file.rows]));
+    Value::from_iter(files).to_string()
+}
+
+fn pending_files(footer: &ParquetMetaData) -> Result<Vec<PendingFile>> {
+    let Some(text) = said(footer, PENDING_FILES) else {
+        return Ok(Vec::new());
+    };
+    let files: Vec<(String, u64, u64)> =
+        serde_json::from_str(text).map_err(|_| unusable("its pending files are malformed"))?;
+    let files = files.into_iter().map(|(path, bytes, rows)| PendingFile { path, bytes, rows });
+    Ok(files.collect())
+}
+
 fn batch(run: &KeyRun, changes: &[RunChange]) -> Result<RecordBatch> {
     let internal = |error| SinkError::internal("keys of changes make no batch").caused_by(error);
     let count = changes.len();
@@ -251,7 +273,9 @@ fn batch(run: &KeyRun, changes: &[RunChange]) -> Result<RecordBatch> {
             .map_err(internal)?;
         orders.append_option(run.order(change).map(|order| order.bytes()));
         let at = match change.effect {
-            Effect::Upsert(at) => Some((small(at.file)?, small(at.row)?)),
+            Effect::Upsert(at) | Effect::Pending(at) | Effect::Mark(at) => {
+                Some((small(at.file)?, small(at.row)?))
+            }
             Effect::Delete | Effect::Truncate => None,
         };
         files.append_option(at.map(|(file, _)| file));
@@ -277,6 +301,8 @@ fn flags_of(change: &RunChange) -> i32 {
     let effect = match change.effect {
         Effect::Delete => 0,
         Effect::Upsert(_) => UPSERT,
+        Effect::Pending(_) => PENDING_ROW,
+        Effect::Mark(_) => PENDING,
         Effect::Truncate => TRUNCATION,
     };
     effect | if change.is_snapshot { SNAPSHOT } else { 0 }
@@ -333,6 +359,13 @@ fn decode(
             );
         }
     }
+    let pending = pending_files(builder.metadata())?;
+    let pending_rows: Vec<u64> = pending.iter().map(|file| file.rows).collect();
+    let places = Places {
+        form: identity.form,
+        bounds,
+        pending_rows: &pending_rows,
+    };
     let reader = builder.with_batch_size(BATCH_ROWS).build();
     let reader = reader.map_err(|error| damaged(&error))?;
     let columns = reader.schema();
@@ -344,17 +377,26 @@ fn decode(
         return Err(unusable("it does not have the columns of one"));
     }
     let mut run = KeyRun::default();
+    run.set_pending(pending);
     for batch in reader {
         let batch = batch.map_err(|error| damaged(&error))?;
         let part = Part::of(&batch).ok_or_else(|| unusable("a value is missing"))?;
         for row in 0..batch.num_rows() {
-            part.read(row, identity.form, bounds, &mut run)?;
+            part.read(row, &places, &mut run)?;
         }
     }
     match run.len() as u64 == rows {
         true => Ok(run),
         false => Err(unusable("it is not complete")),
     }
+}
+
+/// What a change may name.
+struct Places<'p> {
+    form: KeyForm,
+    bounds: &'p KeyRunBounds<'p>,
+    /// The rows of each of the pending files.
+    pending_rows: &'p [u64],
 }
 
 /// The columns of a batch that was read.
@@ -388,16 +430,11 @@ impl<'b> Part<'b> {
         })
     }
 
-    fn read(
-        &self,
-        row: usize,
-        form: KeyForm,
-        bounds: &KeyRunBounds<'_>,
-        run: &mut KeyRun,
-    ) -> Result<()> {
+    fn read(&self, row: usize, places: &Places<'_>, run: &mut KeyRun) -> Result<()> {
+        let bounds = places.bounds;
         let key = <[u8; KEY_BYTES as usize]>::try_from(self.keys.value(row));
         let key = key.map(u128::from_be_bytes).unwrap_or(u128::MAX);
-        if key >> form.bits() != 0 || run.changes().last().is_some_and(|last| last.key.0 > key) {
+        if key >> places.form.bits() != 0 || run.changes().last().is_some_and(|last| last.key.0 > key) {
             return Err(unusable("its keys are not in order"));
         }
         let flags = self.flags.value(row);
@@ -408,6 +445,14 @@ impl<'b> Part<'b> {
             (UPSERT, (false, false)) => {
                 let at = (self.files.value(row), self.rows.value(row));
                 Effect::Upsert(location(at, bounds.file_rows)?)
+            }
+            (PENDING_ROW, (false, false)) => {
+                let at = (self.files.value(row), self.rows.value(row));
+                Effect::Pending(location(at, places.pending_rows)?)
+            }
+            (PENDING, (false, false)) => {
+                let at = (self.files.value(row), self.rows.value(row));
+                Effect::Mark(location(at, places.pending_rows)?)
             }
             _ => return Err(unusable("a change does what there is not").with("flags", flags)),
         };

@@ -2,6 +2,7 @@
 //! index of the table. The file of them is the engine's.
 
 use super::order::Order;
+use super::pending::PendingFile;
 use crate::error::{Result, SinkError};
 use crate::index::{KeyNumber, Location};
 use crate::limits::KEY_RUN_ROWS_MAX;
@@ -13,6 +14,12 @@ pub enum Effect {
     Delete,
     /// The row of the key is now this one of the segment's files.
     Upsert(Location),
+    /// The row of the key is now this one of the segment's pending files, once the commit has filled in
+    /// what it lacks.
+    Pending(Location),
+    /// The row of the key stays and is marked as deleted; it is this one of the segment's pending files,
+    /// whose values are those that the row had. Without a row there is nothing to mark.
+    Mark(Location),
     /// All rows go that are not known to be newer. The key is 0 and means nothing.
     Truncate,
 }
@@ -39,6 +46,8 @@ pub struct KeyRun {
     changes: Vec<RunChange>,
     /// The orders of all changes, behind one another.
     orders: Vec<u8>,
+    /// The files with pending rows.
+    pending: Vec<PendingFile>,
 }
 
 impl KeyRun {
@@ -80,6 +89,16 @@ impl KeyRun {
         self.orders.get(start..end).map(Order::of)
     }
 
+    /// Returns the files with pending rows, by whose places changes name their rows.
+    pub fn pending(&self) -> &[PendingFile] {
+        &self.pending
+    }
+
+    /// Sets the files with pending rows.
+    pub fn set_pending(&mut self, files: Vec<PendingFile>) {
+        self.pending = files;
+    }
+
     /// Brings the changes of each key together; those of one key stay as they came.
     pub fn sort(&mut self) {
         self.changes.sort_by_key(|change| change.key);
@@ -112,6 +131,11 @@ impl RunChange {
             offset,
             order: None,
         }
+    }
+
+    /// Returns the record that it came in, by its source partition and its offset.
+    pub fn record(&self) -> (u32, i64) {
+        (self.partition, self.offset)
     }
 
     /// As it is, but what a snapshot of the source found if `is_snapshot`.

@@ -1,11 +1,12 @@
 //! The changes of the segments of one commit: from their key runs to the rows that the commit deletes, and
 //! what is remembered of them once the table has it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
 use super::Location;
+use super::bases::{Base, Incomplete, find_bases};
 use super::files::IndexedFile;
 use super::ranks::{At, Ranks};
 use super::resolve::{Change, Counts, KeyChange, Located, Resolution, locate};
@@ -36,6 +37,7 @@ pub struct SegmentChanges<'a> {
 pub struct LocatedChanges {
     located: Located<At>,
     noted: Noted,
+    incomplete: Vec<Incomplete>,
 }
 
 /// The orders of a commit's changes.
@@ -67,6 +69,7 @@ impl LocatedChanges {
             let kept = ranks.survivors().filter_map(|key| index.get(key));
             located.empty(kept);
         }
+        let incomplete = find_bases(index, &ranks, parts, located.incomplete());
         let boxed = |at: &At| ranks.order(at).map(|order| Box::from(order.bytes()));
         let changed = located.changed();
         let keys = changed.filter_map(|(key, at)| Some((key, boxed(at)?)));
@@ -74,12 +77,43 @@ impl LocatedChanges {
             keys: keys.collect(),
             truncations: ranks.truncations().iter().map(boxed).collect(),
         };
-        Ok(LocatedChanges { located, noted })
+        Ok(LocatedChanges {
+            located,
+            noted,
+            incomplete,
+        })
     }
 
     /// Returns the files of the table whose deletion vectors are needed.
     pub fn files(&self) -> BTreeSet<u32> {
-        self.located.files()
+        let bases = self.incomplete.iter().flat_map(|one| &one.bases);
+        let of_table = bases.filter_map(|base| match base {
+            Base::Table(at) => Some(at.file),
+            Base::New(..) | Base::Pending(..) => None,
+        });
+        self.located.files().into_iter().chain(of_table).collect()
+    }
+
+    /// Returns the rows that are yet to be made, by their keys.
+    pub fn incomplete(&self) -> &[Incomplete] {
+        &self.incomplete
+    }
+
+    /// Takes in the rows that were made, as [`Located::complete`] does, and counts them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Located::complete`].
+    pub fn complete(
+        &mut self,
+        files: Vec<IndexedFile>,
+        rows: &BTreeMap<KeyNumber, Location>,
+        nulled: u64,
+    ) -> Result<()> {
+        self.incomplete.clear();
+        self.located.counts.completed = rows.len() as u64;
+        self.located.counts.nulled = nulled;
+        self.located.complete(files, rows)
     }
 
     /// Tells what to write, as [`Located::resolve`] does, and what to remember once the table has it.
@@ -110,6 +144,7 @@ fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
                     file: at.file.saturating_add(first_file),
                     row: at.row,
                 }),
+                Effect::Pending(_) | Effect::Mark(_) => Change::Complete,
                 Effect::Truncate => return None,
             };
             Some(KeyChange {

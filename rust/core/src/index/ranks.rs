@@ -96,6 +96,11 @@ impl<'a> Ranks<'a> {
         run.order(change)
     }
 
+    /// Returns the order of the last change of a key that the table is known to have.
+    pub(super) fn known_order(&self, key: KeyNumber) -> Option<Order<'_>> {
+        self.known.order(key)
+    }
+
     /// Returns the source partition of a change and its offset.
     fn place(&self, at: &At) -> Option<(u32, i64)> {
         let (_, change) = self.find(at)?;

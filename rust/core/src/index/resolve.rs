@@ -24,6 +24,8 @@ pub enum Change {
     Delete,
     /// The row of the key is now this one of the commit's new files, which are numbered from 0.
     Upsert(Location),
+    /// The row of the key is one that the commit has yet to make: see [`Located::complete`].
+    Complete,
 }
 
 /// One change of one key. Its order is whatever the source gives changes an order by.
@@ -94,6 +96,10 @@ pub struct Counts {
     pub emptied: bool,
     /// How many that were, once the commit's files are known.
     pub emptied_rows: u64,
+    /// Rows that took values from the row that they replace.
+    pub completed: u64,
+    /// Values that became null because no row had them.
+    pub nulled: u64,
 }
 
 impl Counts {
@@ -115,7 +121,12 @@ impl Counts {
 #[derive(Debug, Clone, Copy)]
 struct Winner<O> {
     key: KeyNumber,
+    /// The change itself.
+    change: O,
+    /// The last change of the key that the source orders.
     order: O,
+    /// Whether its row is yet to be made.
+    completes: bool,
     /// The new row, by its number in the index to come.
     new: Option<Location>,
     old: Option<Location>,
@@ -132,7 +143,8 @@ pub struct Located<O> {
     superseded: Vec<Location>,
     /// The rows that stay when the table is emptied.
     kept: Option<BTreeSet<Location>>,
-    counts: Counts,
+    /// What became of the changes so far.
+    pub counts: Counts,
 }
 
 /// The deletes of one file.
@@ -182,7 +194,7 @@ pub fn locate<O: Clone>(
     let mut all: Vec<&KeyChange<O>> = runs.iter().copied().flatten().collect();
     all.sort_by_key(|change| change.key);
     let row_of = |change: &KeyChange<O>| match change.change {
-        Change::Delete => None,
+        Change::Delete | Change::Complete => None,
         Change::Upsert(at) => Some(Location {
             file: at.file.saturating_add(first_new),
             ..at
@@ -227,6 +239,8 @@ pub fn locate<O: Clone>(
         let last = last.find(|one| ranking.has_order(&one.order));
         located.winners.extend(newest.last().map(|winner| Winner {
             key: winner.key,
+            change: winner.order.clone(),
+            completes: winner.change == Change::Complete,
             order: last.unwrap_or(winner).order.clone(),
             new: row_of(winner),
             old: index.get(winner.key),
@@ -270,6 +284,43 @@ impl<O> Located<O> {
             .map(|winner| (winner.key, &winner.order))
     }
 
+    /// Returns the keys whose rows are yet to be made, each with its change.
+    pub fn incomplete(&self) -> impl Iterator<Item = (KeyNumber, &O)> {
+        let winners = self.winners.iter().filter(|winner| winner.completes);
+        winners.map(|winner| (winner.key, &winner.change))
+    }
+
+    /// Takes in the rows that were made, in `files`, which come behind the commit's other new files. A key
+    /// that none was made for has no row afterwards.
+    ///
+    /// # Errors
+    ///
+    /// A row is of no key whose row was to be made, or there are too many files.
+    pub fn complete(
+        &mut self,
+        files: Vec<IndexedFile>,
+        rows: &BTreeMap<KeyNumber, Location>,
+    ) -> Result<()> {
+        let first = u32::try_from(self.new_files.len()).ok();
+        let first = first.and_then(|count| self.first_new.checked_add(count));
+        let first = first.ok_or_else(|| SinkError::internal("a commit has too many files"))?;
+        let mut made = 0;
+        for winner in self.winners.iter_mut().filter(|winner| winner.completes) {
+            winner.completes = false;
+            winner.new = rows.get(&winner.key).map(|at| Location {
+                file: at.file.saturating_add(first),
+                ..*at
+            });
+            made += usize::from(winner.new.is_some());
+        }
+        let total: u64 = files.iter().map(|file| u64::from(file.rows)).sum();
+        if made != rows.len() || u64::try_from(made) != Ok(total) {
+            return Err(SinkError::internal("a row was made that no key waits for"));
+        }
+        self.new_files.extend(files);
+        Ok(())
+    }
+
     /// Empties the table before the changes: all its rows go but those at `kept`.
     pub fn empty(&mut self, kept: impl IntoIterator<Item = Location>) {
         self.kept = Some(kept.into_iter().collect());
@@ -298,6 +349,9 @@ impl<O> Located<O> {
             return Err(SinkError::internal(
                 "an index changed while a commit was resolved",
             ));
+        }
+        if self.winners.iter().any(|winner| winner.completes) {
+            return Err(SinkError::internal("a row of a commit was not made"));
         }
         let mut counts = self.counts;
         let mut rows: BTreeMap<u32, DeletionVector> = BTreeMap::new();

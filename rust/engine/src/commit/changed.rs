@@ -11,6 +11,8 @@
 //! was applied is read from the table like everything else: the change of the index waits until a
 //! table shows its snapshot ([`Changes::settle`]).
 
+mod aligned;
+mod complete;
 mod deletes;
 mod segments;
 
@@ -18,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use frazil_core::change::AbsentPolicy;
 use frazil_core::change::window::KnownOrders;
 use frazil_core::commit::plan::Base;
 use frazil_core::commit::summary::FileChanges;
@@ -50,13 +53,20 @@ pub struct ChangedTable {
     pub id_columns: Vec<String>,
     /// Whether these are found in any case.
     pub case_insensitive: bool,
+    /// What becomes of values that no row has.
+    pub absent: AbsentPolicy,
+    /// What the configuration says of how files are written.
+    pub write_props: BTreeMap<String, String>,
 }
 
 impl ChangedTable {
     /// Takes what concerns commits from the configuration of a table; `None` when it is appended to.
     pub fn of(config: &TableConfig) -> Option<Self> {
-        config.changes.as_ref()?;
+        let changes = config.changes.as_ref()?;
+        let unavailable = changes.unavailable.as_ref();
         Some(ChangedTable {
+            absent: unavailable.map_or(AbsentPolicy::default(), |one| one.absent),
+            write_props: config.write_props.clone(),
             id_columns: config.id_columns.clone(),
             case_insensitive: config.case_insensitive,
         })
@@ -180,6 +190,7 @@ impl Changes {
         let ChangedTable {
             id_columns,
             case_insensitive,
+            ..
         } = &self.table;
         let plan = key_plan(metadata.current_schema(), id_columns, *case_insensitive)?;
         let known = held.tracked.take();
@@ -217,7 +228,7 @@ impl Changes {
             .iter()
             .filter_map(|(index, _)| read.get(index))
             .collect();
-        deletes::build(tracked, orders, attempt, old, &parts).await
+        deletes::build((&self.table, &self.memory), (tracked, orders), attempt, old, &parts).await
     }
 
     /// Takes in what the table shows of the last attempt.
@@ -271,6 +282,8 @@ impl Held {
             stale,
             emptied,
             emptied_rows,
+            completed,
+            nulled,
         } = pending.counts;
         tracing::info!(
             location = metadata.location(),
@@ -281,8 +294,17 @@ impl Held {
             missing,
             superseded,
             stale,
+            completed,
             "changes applied"
         );
+        if nulled > 0 {
+            tracing::warn!(
+                location = metadata.location(),
+                snapshot_id = pending.snapshot_id,
+                values = nulled,
+                "values that the source left out are in no row of the table and became null"
+            );
+        }
         if emptied {
             tracing::info!(
                 location = metadata.location(),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use frazil_core::commit::validate::absent_records;
 use frazil_core::control::task::{Begun, StartOver, Verdict};
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel};
@@ -129,7 +130,11 @@ impl Inner {
                 }
                 Verdict::Durable
             }
-            hub::Verdict::Rejected(reason) => Verdict::Rejected(reason),
+            hub::Verdict::Rejected(reason) => {
+                // Read again, these records are errors.
+                table.note_absent(absent_records(&reason));
+                Verdict::Rejected(reason)
+            }
             hub::Verdict::Expired => Verdict::Expired,
             hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },
             hub::Verdict::Failed(error) => Verdict::Failed(Arc::new(error)),

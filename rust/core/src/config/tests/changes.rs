@@ -223,6 +223,9 @@ fn keys_that_no_table_obeys_are_refused() {
         ("truncate", "ignore"),
         ("before-is-whole", "true"),
         ("delete-mode", "auto"),
+        ("soft-delete-column", "_deleted"),
+        ("unavailable-values", "null"),
+        ("unavailable-placeholder", "__left_out"),
     ] {
         let key = format!("iceberg.tables.default-{own}");
         assert_refused(&[

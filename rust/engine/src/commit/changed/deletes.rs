@@ -22,28 +22,30 @@ use super::super::Layout;
 use super::super::manifest::{build as build_manifest, metadata_location};
 use super::super::replace::{Removed, ReplacePlace, replace_entries};
 use super::super::rewrite::EntryKey;
+use super::complete::{Making, complete};
 use super::segments::NewManifest;
-use super::{Built, ChangedAttempt, SegmentChanges, Unbuilt, Written, WrittenManifest};
+use super::{Built, ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt, Written, WrittenManifest};
 use crate::catalog::LoadedTable;
 use crate::delete::{FileDeletes, KnownDeletes, write_deletes};
 use crate::failpoint;
 use crate::index::Tracked;
+use crate::memory::Memory;
 use crate::writer::beside_data;
 
 /// The deleted rows of files that a commit deletes rows of.
-type Known = BTreeMap<Arc<str>, KnownDeletes>;
+pub(super) type Known = BTreeMap<Arc<str>, KnownDeletes>;
 
 /// Resolves `parts`, the changes of the attempt's segments, and writes what they come to.
 pub(super) async fn build(
-    tracked: &mut Tracked,
-    orders: &KnownOrders,
+    (table, memory): (&ChangedTable, &Arc<Memory>),
+    (tracked, orders): (&mut Tracked, &KnownOrders),
     attempt: &ChangedAttempt<'_>,
     old: Vec<ManifestFile>,
     parts: &[&SegmentChanges],
 ) -> Result<(Built, Written), Unbuilt> {
     let changes = segment_changes(attempt, parts)?;
     check_truncations(attempt, orders, &changes)?;
-    let located = LocatedChanges::find(&tracked.index, orders, &changes)?;
+    let mut located = LocatedChanges::find(&tracked.index, orders, &changes)?;
     let paths = located.files().into_iter();
     let paths: BTreeSet<Arc<str>> = paths
         .filter_map(|number| path_of(tracked, number))
@@ -51,6 +53,9 @@ pub(super) async fn build(
     let (live, storage) = (&tracked.live, &attempt.loaded.storage);
     let kept = |path: &str| tracked.kept.deletes(path);
     let known = live.deletes_of(storage, &paths, kept).await?;
+    let making = (table, memory);
+    let files = make_rows(making, tracked, attempt, parts, (&known, &mut located)).await?;
+    failpoint::pass("commit.after-complete")?;
     let (made, noted) = located.resolve(&tracked.index, |number| {
         let known = known.get(&path_of(tracked, number)?)?;
         Some(&known.vector)
@@ -66,6 +71,7 @@ pub(super) async fn build(
         number: 0,
     };
     work.add_segments(&made).await?;
+    work.add_completed(files).await?;
     let (deletes, removed) = work.deletes(tracked, &made, &known)?;
     let deletes = work.write_deletes(deletes).await?;
     failpoint::pass("commit.after-deletes")?;
@@ -92,7 +98,31 @@ pub(super) async fn build(
     Ok((built, pending))
 }
 
-fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {
+/// Makes the rows that lack values; returns the files that have them.
+async fn make_rows(
+    (table, memory): (&ChangedTable, &Arc<Memory>),
+    tracked: &Tracked,
+    attempt: &ChangedAttempt<'_>,
+    parts: &[&SegmentChanges],
+    (known, located): (&Known, &mut LocatedChanges),
+) -> Result<Vec<DataFile>, Unbuilt> {
+    let making = Making {
+        table,
+        memory,
+        tracked,
+        attempt,
+        parts,
+        known,
+    };
+    let completed = complete(making, located.incomplete()).await?;
+    let files = completed.files.iter();
+    let files = files.map(|file| IndexedFile::new(file.file_path(), file.record_count()));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    located.complete(files, &completed.rows, completed.nulled)?;
+    Ok(completed.files)
+}
+
+pub(super) fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {
     let file = tracked.index.files().get(number);
     file.map(|file| Arc::clone(&file.path))
 }
@@ -184,6 +214,17 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Lists the files with the rows that the commit has made.
+    async fn add_completed(&mut self, files: Vec<DataFile>) -> Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let metadata = &self.attempt.loaded.metadata;
+        let Layout { spec_id, .. } = Layout::of(metadata);
+        let schema = Arc::clone(metadata.current_schema());
+        self.write_manifest(&schema, spec_id, files).await
     }
 
     /// Writes a manifest of the commit's own and lists it.

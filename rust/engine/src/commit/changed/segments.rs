@@ -144,6 +144,9 @@ async fn read_one(
         Ok(run) if !names_all_rows(&run, &file_rows) => {
             Err(unusable("not every row of its files has one key".into()))
         }
+        Ok(run) if !run.pending().iter().all(|file| is_data_path(metadata, &file.path)) => {
+            Err(unusable("its pending files are not below the table's data location".into()))
+        }
         Ok(run) => Ok(SegmentChanges {
             keys,
             manifests,
@@ -158,11 +161,13 @@ async fn read_one(
 /// and one with two would have only one of them.
 fn names_all_rows(run: &KeyRun, file_rows: &[u64]) -> bool {
     let mut named = NamedRows::new(file_rows.iter().copied());
+    let mut pending = NamedRows::new(run.pending().iter().map(|file| file.rows));
     let all = run.changes().iter().all(|change| match change.effect {
         Effect::Upsert(at) => named.name(at),
+        Effect::Pending(at) | Effect::Mark(at) => pending.name(at),
         Effect::Delete | Effect::Truncate => true,
     });
-    all && named.is_complete()
+    all && named.is_complete() && pending.is_complete()
 }
 
 /// Tells whether no waiting brings a file back: then the session writes its rows again.

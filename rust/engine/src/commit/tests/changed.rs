@@ -112,7 +112,7 @@ impl Random {
 pub(super) fn key_of_it() -> ChangedTable {
     ChangedTable {
         id_columns: vec!["id".into()],
-        case_insensitive: false,
+        ..ChangedTable::default()
     }
 }
 
