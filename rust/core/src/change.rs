@@ -40,7 +40,7 @@ pub use changes::{Change, Changes, Image, OldRow};
 pub use envelope::{Envelope, Meaning, Op, PRESETS, Skip};
 pub use images::{EmptyRows, ImageRows};
 pub use key::{KeyPlan, KeyRows};
-pub use pending::{Lacks, PendingFile};
 pub use order::{Form, Order, OrderRule, is_older};
+pub use pending::{Lacks, PendingFile};
 pub use place::Place;
 pub use plan::{AbsentPolicy, ChangeConfig, ChangePlan, TruncatePolicy, Unavailable};

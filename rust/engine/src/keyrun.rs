@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `key` | fixed\[16\] | the key's number, big-endian |
 //! | `order` | binary, optional | what orders the change in its source |
-//! | `flags` | int | 1: the key has a new row; 2: it is what a snapshot of the source found; 4: the source's table was emptied, and there is no key; 8: the row is pending (with 1), or only marks the key's row as deleted |
+//! | `flags` | int | 1: the key has a new row; 2: it is what a snapshot of the source found; 4: the source's table was emptied, and there is no key; 8: the row is pending (with 1), or only marks the key's row as deleted; 16: the row goes because it gets another key, which another record tells; 32: which its record tells, and the row lacks values |
 //! | `partition` | int | the source partition, by its place among the segment's ranges |
 //! | `offset` | long | the record's offset |
 //! | `file`, `row` | int, optional | the new row: the file's place among the segment's (manifests in their order, entries in theirs; a pending row's among its pending files) and the row's in the file |
@@ -28,8 +28,8 @@ use arrow_array::{Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, Int32Array
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use frazil_core::change::{Order, PendingFile};
 pub use frazil_core::change::keyrun::{Effect, KeyRun, RunChange};
+use frazil_core::change::{Order, PendingFile};
 use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::KeyRunRef;
 use frazil_core::index::{KeyForm, KeyNumber, Location};
@@ -57,6 +57,9 @@ const UPSERT: i32 = 1;
 const SNAPSHOT: i32 = 2;
 const TRUNCATION: i32 = 4;
 const PENDING: i32 = 8;
+const LEAVES: i32 = 16;
+const MOVES: i32 = 32;
+const MARK_OF_MOVE: i32 = PENDING | MOVES;
 const PENDING_ROW: i32 = UPSERT | PENDING;
 const KEY_BYTES: i32 = 16;
 const BATCH_ROWS: usize = 8_192;
@@ -244,7 +247,9 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
 }
 
 fn pending_text(files: &[PendingFile]) -> String {
-    let files = files.iter().map(|file| json!([file.path, file.bytes, file.rows]));
+    let files = files
+        .iter()
+        .map(|file| json!([file.path, file.bytes, file.rows]));
     Value::from_iter(files).to_string()
 }
 
@@ -254,7 +259,9 @@ fn pending_files(footer: &ParquetMetaData) -> Result<Vec<PendingFile>> {
     };
     let files: Vec<(String, u64, u64)> =
         serde_json::from_str(text).map_err(|_| unusable("its pending files are malformed"))?;
-    let files = files.into_iter().map(|(path, bytes, rows)| PendingFile { path, bytes, rows });
+    let files = files
+        .into_iter()
+        .map(|(path, bytes, rows)| PendingFile { path, bytes, rows });
     Ok(files.collect())
 }
 
@@ -305,7 +312,10 @@ fn flags_of(change: &RunChange) -> i32 {
         Effect::Mark(_) => PENDING,
         Effect::Truncate => TRUNCATION,
     };
-    effect | if change.is_snapshot { SNAPSHOT } else { 0 }
+    let snapshot = if change.is_snapshot { SNAPSHOT } else { 0 };
+    let leaves = if change.leaves { LEAVES } else { 0 };
+    let moves = if change.moves { MOVES } else { 0 };
+    effect | snapshot | leaves | moves
 }
 
 type Builder = ParquetRecordBatchReaderBuilder<Bytes>;
@@ -434,13 +444,15 @@ impl<'b> Part<'b> {
         let bounds = places.bounds;
         let key = <[u8; KEY_BYTES as usize]>::try_from(self.keys.value(row));
         let key = key.map(u128::from_be_bytes).unwrap_or(u128::MAX);
-        if key >> places.form.bits() != 0 || run.changes().last().is_some_and(|last| last.key.0 > key) {
+        if key >> places.form.bits() != 0
+            || run.changes().last().is_some_and(|last| last.key.0 > key)
+        {
             return Err(unusable("its keys are not in order"));
         }
         let flags = self.flags.value(row);
         let is_null = (self.files.is_null(row), self.rows.is_null(row));
         let effect = match (flags & !SNAPSHOT, is_null) {
-            (0, (true, true)) => Effect::Delete,
+            (0 | LEAVES | MOVES, (true, true)) => Effect::Delete,
             (TRUNCATION, (true, true)) if key == 0 => Effect::Truncate,
             (UPSERT, (false, false)) => {
                 let at = (self.files.value(row), self.rows.value(row));
@@ -450,7 +462,7 @@ impl<'b> Part<'b> {
                 let at = (self.files.value(row), self.rows.value(row));
                 Effect::Pending(location(at, places.pending_rows)?)
             }
-            (PENDING, (false, false)) => {
+            (PENDING | MARK_OF_MOVE, (false, false)) => {
                 let at = (self.files.value(row), self.rows.value(row));
                 Effect::Mark(location(at, places.pending_rows)?)
             }
@@ -470,6 +482,9 @@ impl<'b> Part<'b> {
         }
         let change = RunChange::new(KeyNumber(key), effect, (partition, offset));
         let change = change.of_snapshot(flags & SNAPSHOT != 0);
+        let change = change
+            .leaving(flags & LEAVES != 0)
+            .moving(flags & MOVES != 0);
         run.push(&change, order.map(Order::of))
     }
 }

@@ -33,6 +33,10 @@ pub struct RunChange {
     pub effect: Effect,
     /// Whether it is what a snapshot of the source found.
     pub is_snapshot: bool,
+    /// Whether the row goes because it gets another key, which the source tells in another record.
+    pub leaves: bool,
+    /// Whether the row goes because the record gives it another key, under which it lacks values.
+    pub moves: bool,
     /// The source partition, by its place among the segment's ranges.
     pub partition: u32,
     /// The offset of the record.
@@ -127,6 +131,8 @@ impl RunChange {
             key,
             effect,
             is_snapshot: false,
+            leaves: false,
+            moves: false,
             partition,
             offset,
             order: None,
@@ -136,6 +142,18 @@ impl RunChange {
     /// Returns the record that it came in, by its source partition and its offset.
     pub fn record(&self) -> (u32, i64) {
         (self.partition, self.offset)
+    }
+
+    /// As it is, but of a row that gets another key if `leaves`.
+    #[must_use]
+    pub fn leaving(self, leaves: bool) -> Self {
+        RunChange { leaves, ..self }
+    }
+
+    /// As it is, but of a row that its record gives another key, under which it lacks values, if `moves`.
+    #[must_use]
+    pub fn moving(self, moves: bool) -> Self {
+        RunChange { moves, ..self }
     }
 
     /// As it is, but what a snapshot of the source found if `is_snapshot`.

@@ -122,7 +122,10 @@ impl fmt::Display for RejectReason {
             ),
             RejectReason::ValueAbsent { columns, records } => {
                 let columns = columns.join(", ");
-                write!(f, "the table has no row with the values of {columns} that the source left out of ")?;
+                write!(
+                    f,
+                    "the table has no row with the values of {columns} that the source left out of "
+                )?;
                 write_records(f, records)
             }
             RejectReason::SpecRemoved { spec_id } => {
@@ -246,6 +249,31 @@ mod tests {
                 .unwrap();
         }
         state
+    }
+
+    #[test]
+    fn records_without_values_are_read_back_from_the_reason() {
+        let record =
+            |topic: &str, partition, offset| (TopicPartition::new(topic, partition), offset);
+        let records = vec![record("a.b-c", 0, 7), record("a.b-c", 12, 1 << 40)];
+        let reason = RejectReason::ValueAbsent {
+            columns: vec!["no[te".into(), "b]".into()],
+            records: records.clone(),
+        };
+        let text = reason.to_string();
+        assert!(
+            text.contains("no[te, b]") && text.contains("a.b-c-12@1099511627776"),
+            "{text}"
+        );
+        assert_eq!(absent_records(&text), records);
+        for other in [
+            RejectReason::SessionRejected.to_string(),
+            text.replace("the table has", "it has"),
+            text.replace('@', "#"),
+            format!("{text} and more"),
+        ] {
+            assert_eq!(absent_records(&other), [], "{other}");
+        }
     }
 
     #[test]

@@ -28,6 +28,11 @@ pub enum Base {
     Pending(u32, Location),
     /// A row of the table, if nobody deleted it.
     Table(Location),
+    /// The row that a key had until an earlier commit removed it ([`KnownOrders::left`]), by its place in its
+    /// file.
+    ///
+    /// [`KnownOrders::left`]: crate::change::window::KnownOrders::left
+    Left(KeyNumber, u32),
 }
 
 /// A row that a commit has yet to make.
@@ -47,285 +52,279 @@ pub struct Incomplete {
     pub bases: Vec<Base>,
 }
 
-/// Finds where the rows of `winners` take their values from.
-pub(super) fn find_bases<'w>(
-    index: &Index,
-    ranks: &Ranks<'_>,
-    parts: &[SegmentChanges<'_>],
-    winners: impl Iterator<Item = (KeyNumber, &'w At)>,
-) -> Vec<Incomplete> {
-    let mut winners = winners.peekable();
-    if winners.peek().is_none() {
-        return Vec::new();
-    }
-    let survivors = match ranks.truncations().is_empty() {
-        true => None,
-        false => Some(ranks.survivors().collect()),
-    };
-    let mut finder = Finder {
-        index,
-        ranks,
-        runs: parts.iter().map(|part| part.run).collect(),
-        moved: moves(parts),
-        survivors,
-        laid_out: BTreeMap::new(),
-    };
-    winners
-        .filter_map(|(key, at)| finder.find(key, at))
-        .collect()
-}
-
 /// The record of a change: its segment, source partition and offset.
 type Record = (u32, u32, i64);
 
-/// Returns the keys that rows had before, by the records of their changes.
-fn moves(parts: &[SegmentChanges<'_>]) -> BTreeMap<Record, KeyNumber> {
-    let mut moved = BTreeMap::new();
-    for (segment, part) in (0u32..).zip(parts) {
-        let changes = part.run.changes();
-        let pending = changes.iter().filter_map(|change| match change.effect {
-            Effect::Pending(_) => Some((change.record(), change.key)),
-            _ => None,
-        });
-        let pending: BTreeMap<(u32, i64), KeyNumber> = pending.collect();
-        if pending.is_empty() {
-            continue;
-        }
-        for change in changes {
-            let removes = matches!(change.effect, Effect::Delete | Effect::Mark(_));
-            let (partition, offset) = change.record();
-            let own = pending.get(&(partition, offset));
-            if removes && own.is_some_and(|own| *own != change.key) {
-                moved.insert((segment, partition, offset), change.key);
-            }
-        }
-    }
-    moved
+/// The changes of the keys whose rows lack values, or may be what others take values from.
+#[derive(Debug, Default)]
+pub(super) struct Bases {
+    keys: BTreeMap<KeyNumber, Vec<Version>>,
+    /// The keys that rows had before, by the records of their changes.
+    moved: BTreeMap<Record, KeyNumber>,
+    /// The orders of the last changes of these keys that the table has.
+    known: BTreeMap<KeyNumber, Box<[u8]>>,
+    left: BTreeMap<KeyNumber, u32>,
+    incomplete: Vec<(KeyNumber, Incomplete)>,
 }
 
 /// A row that a key had, or that it had none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Version {
+    what: What,
+    /// What orders it in its source.
+    order: Option<Box<[u8]>>,
+    /// The record that it came in; none of the table's own row.
+    record: Option<Record>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    /// The table's own row.
-    Stored(Location),
-    Change(At),
+enum What {
+    /// A complete row.
+    Whole(Base),
+    /// A row that lacks values.
+    Lacking(Base),
+    /// A row that is marked as deleted: all its values are those of the row below it.
+    Marked,
+    /// There is none.
+    Removed,
 }
 
-struct Finder<'a> {
-    index: &'a Index,
-    ranks: &'a Ranks<'a>,
-    runs: Vec<&'a KeyRun>,
-    moved: BTreeMap<Record, KeyNumber>,
-    /// The keys whose rows stay where the commit empties the table.
-    survivors: Option<BTreeSet<KeyNumber>>,
-    laid_out: BTreeMap<KeyNumber, Vec<Version>>,
-}
-
-impl Finder<'_> {
-    fn find(&mut self, key: KeyNumber, at: &At) -> Option<Incomplete> {
-        let change = *self.change(at)?;
-        let (row, is_mark) = match change.effect {
-            Effect::Pending(row) => (row, false),
-            Effect::Mark(row) => (row, true),
-            Effect::Delete | Effect::Upsert(_) | Effect::Truncate => return None,
-        };
-        let mut bases = Vec::new();
-        self.follow(key, *at, &mut bases, &mut BTreeSet::new());
-        Some(Incomplete {
-            key,
-            segment: at.run,
-            at: row,
-            is_mark,
-            record: change.record(),
-            bases,
-        })
-    }
-
-    fn change(&self, at: &At) -> Option<&RunChange> {
-        let run = self.runs.get(at.run as usize)?;
-        run.changes().get(at.index as usize)
-    }
-
-    /// Adds the rows that the row of the change `at` takes its values from; tells whether one is complete.
-    /// Each change is followed once: without orders, keys that are swapped could go around for ever.
-    fn follow(
-        &mut self,
-        key: KeyNumber,
-        at: At,
-        bases: &mut Vec<Base>,
-        seen: &mut BTreeSet<(u32, u32)>,
-    ) -> bool {
-        if !seen.insert((at.run, at.index)) {
-            return false;
-        }
-        let versions = self.versions(key);
-        let own = versions.iter().position(|one| *one == Version::Change(at));
-        let mut place = own.unwrap_or(versions.len());
-        if let Some(before) = self.came_before(key, &versions, place, &at) {
-            place = before + 1;
-        } else if let Some((old, left)) = self.left(&at) {
-            let complete = match left {
-                Left::At(place) => self.below(old, place, bases, seen),
-                Left::Marked(row) => {
-                    bases.push(Base::Table(row));
-                    true
+impl Bases {
+    /// Takes in the changes of `parts`: of each key all. What there is to find is known when all have come.
+    pub(super) fn add(&mut self, index: &Index, ranks: &Ranks<'_>, parts: &[SegmentChanges<'_>]) {
+        let mut keys = BTreeSet::new();
+        for (segment, part) in (0u32..).zip(parts) {
+            for change in part.run.changes() {
+                let is_pending = matches!(change.effect, Effect::Pending(_) | Effect::Mark(_));
+                if change.moves {
+                    let (partition, offset) = change.record();
+                    self.moved.insert((segment, partition, offset), change.key);
                 }
-            };
-            if complete {
-                return true;
+                if is_pending || change.moves {
+                    keys.insert(change.key);
+                }
             }
         }
-        self.below(key, place, bases, seen)
+        if keys.is_empty() {
+            return;
+        }
+        let survivors: Option<BTreeSet<KeyNumber>> = match ranks.truncations().is_empty() {
+            true => None,
+            false => Some(ranks.survivors().collect()),
+        };
+        let runs: Vec<&KeyRun> = parts.iter().map(|part| part.run).collect();
+        for key in keys {
+            let stays = survivors.as_ref().is_none_or(|keys| keys.contains(&key));
+            let stored = index.get(key).filter(|_| stays);
+            let versions = lay_out(key, stored, &runs, ranks);
+            self.keys.insert(key, versions);
+            if let Some(order) = ranks.known_order(key) {
+                self.known.insert(key, Box::from(order.bytes()));
+            }
+            if let Some(left) = ranks.left(key) {
+                self.left.insert(key, left.row);
+            }
+        }
     }
 
-    /// As [`follow`](Self::follow), of what is below `place` among the changes of a key.
-    fn below(
-        &mut self,
+    /// Takes in a row that is to be made, the last of its key: the change at `at`.
+    pub(super) fn add_incomplete(&mut self, key: KeyNumber, segment: u32, change: &RunChange) {
+        let (at, is_mark) = match change.effect {
+            Effect::Pending(at) => (at, false),
+            Effect::Mark(at) => (at, true),
+            Effect::Delete | Effect::Upsert(_) | Effect::Truncate => return,
+        };
+        let row = Incomplete {
+            key,
+            segment,
+            at,
+            is_mark,
+            record: change.record(),
+            bases: Vec::new(),
+        };
+        self.incomplete.push((key, row));
+    }
+
+    /// Finds where the rows that are to be made take their values from.
+    pub(super) fn finish(mut self) -> Vec<Incomplete> {
+        let incomplete = std::mem::take(&mut self.incomplete);
+        let find = |(key, mut row): (KeyNumber, Incomplete)| {
+            let (partition, offset) = row.record;
+            let record = (row.segment, partition, offset);
+            let versions = self.keys.get(&key).map_or(&[][..], Vec::as_slice);
+            let own = versions.iter().position(|one| one.record == Some(record));
+            let place = own.unwrap_or(versions.len());
+            let mut bases = Vec::new();
+            self.follow(key, place, &mut bases, &mut BTreeSet::new());
+            row.bases = bases;
+            row
+        };
+        incomplete.into_iter().map(find).collect()
+    }
+
+    fn versions(&self, key: KeyNumber) -> &[Version] {
+        self.keys.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds the rows that the row at `place` among those of its key takes its values from; tells whether one
+    /// is complete. Each row is followed once: without orders, keys that are swapped could go around for
+    /// ever.
+    fn follow(
+        &self,
         key: KeyNumber,
         place: usize,
         bases: &mut Vec<Base>,
-        seen: &mut BTreeSet<(u32, u32)>,
+        seen: &mut BTreeSet<(KeyNumber, usize)>,
     ) -> bool {
-        let versions = self.versions(key);
-        for version in versions.iter().take(place).rev() {
-            let at = match version {
-                Version::Stored(row) => {
-                    bases.push(Base::Table(*row));
+        if !seen.insert((key, place)) {
+            return false;
+        }
+        if let Some(before) = self.came_before(key, place) {
+            return self.below(key, before + 1, bases, seen);
+        }
+        let version = self.versions(key).get(place);
+        let complete = match version.and_then(|version| self.left(version)) {
+            Some((old, Left::At(place))) => self.below(old, place, bases, seen),
+            Some((_, Left::Before(base))) => {
+                bases.push(base);
+                true
+            }
+            None => false,
+        };
+        complete || self.below(key, place, bases, seen)
+    }
+
+    /// As [`follow`](Self::follow), of what is below `place` among the rows of a key.
+    fn below(
+        &self,
+        key: KeyNumber,
+        place: usize,
+        bases: &mut Vec<Base>,
+        seen: &mut BTreeSet<(KeyNumber, usize)>,
+    ) -> bool {
+        let versions = self.versions(key).iter().enumerate().take(place);
+        for (at, version) in versions.rev() {
+            match version.what {
+                What::Whole(base) => {
+                    bases.push(base);
                     return true;
                 }
-                Version::Change(at) => *at,
-            };
-            match self.change(&at).map(|change| change.effect) {
-                Some(Effect::Upsert(row)) => {
-                    bases.push(Base::New(at.run, row));
-                    return true;
-                }
-                Some(Effect::Pending(row)) => {
-                    bases.push(Base::Pending(at.run, row));
+                What::Lacking(base) => {
+                    bases.push(base);
                     return self.follow(key, at, bases, seen);
                 }
-                // All its values are those of the row below it.
-                Some(Effect::Mark(_)) => {}
-                Some(Effect::Delete | Effect::Truncate) | None => return false,
+                What::Marked => {}
+                What::Removed => return false,
             }
         }
         false
     }
 
-    /// Returns where below `place` is the change `at`, delivered before: its row has the values then.
+    /// Returns where below `place` is the same change, delivered before: its row has the values then.
     /// Between them may be changes without an order, which are older, as all that is delivered again.
-    fn came_before(
-        &self,
-        key: KeyNumber,
-        versions: &[Version],
-        place: usize,
-        at: &At,
-    ) -> Option<usize> {
-        let order = self.ranks.order(at)?;
-        let order_of = |version: &Version| match version {
-            Version::Stored(_) => self.ranks.known_order(key),
-            Version::Change(at) => self.ranks.order(at),
-        };
-        let below = versions.get(..place)?.iter();
-        let before = below.clone().rposition(|one| order_of(one).is_some())?;
-        let version = versions.get(before)?;
-        let has_row = match version {
-            Version::Stored(_) => true,
-            Version::Change(at) => {
-                let effect = self.change(at).map(|change| change.effect);
-                matches!(effect, Some(Effect::Upsert(_) | Effect::Pending(_)))
-            }
-        };
-        (has_row && order_of(version) == Some(order)).then_some(before)
+    fn came_before(&self, key: KeyNumber, place: usize) -> Option<usize> {
+        let versions = self.versions(key);
+        let order = versions.get(place)?.order.as_ref()?;
+        let below = versions.get(..place)?;
+        let before = below.iter().rposition(|one| one.order.is_some())?;
+        let version = below.get(before)?;
+        let has_row = matches!(version.what, What::Whole(_) | What::Lacking(_));
+        (has_row && version.order.as_ref() == Some(order)).then_some(before)
     }
 
     /// Returns the key that the row of a change had before, and where it left it: at the first of the
     /// changes that stand for that.
-    fn left(&mut self, at: &At) -> Option<(KeyNumber, Left)> {
-        let change = self.change(at)?;
-        let (partition, offset) = change.record();
-        let old = *self.moved.get(&(at.run, partition, offset))?;
-        let order = self.ranks.order(at);
+    fn left(&self, version: &Version) -> Option<(KeyNumber, Left)> {
+        let record = version.record?;
+        let old = *self.moved.get(&record)?;
+        let order = version.order.as_ref();
         let versions = self.versions(old);
-        let is_own = |version: &Version| {
-            let Version::Change(other) = version else {
-                return false;
-            };
-            self.change(other).is_some_and(|removal| {
-                let same_record = other.run == at.run && removal.record() == (partition, offset);
-                let same_order = order.is_some() && self.ranks.order(other) == order;
-                let removes = matches!(removal.effect, Effect::Delete | Effect::Mark(_));
-                removes && (same_record || same_order)
-            })
+        let is_own = |one: &Version| {
+            let removes = matches!(one.what, What::Removed | What::Marked);
+            let same_order = order.is_some() && one.order.as_ref() == order;
+            removes && (one.record == Some(record) || same_order)
         };
         if let Some(place) = versions.iter().position(is_own) {
             return Some((old, Left::At(place)));
         }
-        // The source's own delete of the old key was committed before, and its row was kept and marked.
-        let was_marked = order.is_some() && self.ranks.known_order(old) == order;
-        let stored = versions.first().filter(|_| was_marked);
-        match stored {
-            Some(Version::Stored(row)) => Some((old, Left::Marked(*row))),
-            _ => None,
+        // The source's own delete of the old key was committed before: its row was kept and marked, or it
+        // is known where it was.
+        if order.is_none() || self.known.get(&old) != order {
+            return None;
         }
-    }
-
-    /// Returns the changes of a key as they count, the oldest first.
-    fn versions(&mut self, key: KeyNumber) -> Vec<Version> {
-        if let Some(known) = self.laid_out.get(&key) {
-            return known.clone();
-        }
-        let mut versions = Vec::new();
-        let survives = |survivors: &BTreeSet<KeyNumber>| survivors.contains(&key);
-        if self.survivors.as_ref().is_none_or(survives)
-            && let Some(row) = self.index.get(key)
-        {
-            versions.push(Version::Stored(row));
-        }
-        for (run, changes) in (0u32..).zip(&self.runs) {
-            let changes = changes.changes();
-            let first = changes.partition_point(|change| change.key < key);
-            let of_key = changes.iter().enumerate().skip(first);
-            for (index, _) in of_key.take_while(|(_, change)| change.key == key) {
-                let index = u32::try_from(index).unwrap_or(u32::MAX);
-                self.lay(key, At { run, index }, &mut versions);
-            }
-        }
-        self.laid_out.insert(key, versions.clone());
-        versions
-    }
-
-    /// Puts a change above those that are older.
-    fn lay(&self, key: KeyNumber, at: At, versions: &mut Vec<Version>) {
-        // What the table has is newer.
-        if self.ranks.is_stale(key, &at) || self.ranks.is_emptied(&at) {
-            return;
-        }
-        let is_truncation = self.change(&at).map(|change| change.effect) == Some(Effect::Truncate);
-        if is_truncation {
-            return;
-        }
-        let mut place = versions.len();
-        for (index, version) in versions.iter().enumerate().rev() {
-            let Version::Change(other) = version else {
-                break;
-            };
-            if self.ranks.is_older(&at, other) {
-                place = index;
-            } else if self.ranks.is_alike(&at, other) || !self.ranks.has_order(&at) {
-                break;
-            }
-        }
-        versions.insert(place, Version::Change(at));
+        let stored = versions.first().filter(|first| first.record.is_none());
+        let before = match stored.map(|stored| stored.what) {
+            Some(What::Whole(base)) => base,
+            _ => Base::Left(old, *self.left.get(&old)?),
+        };
+        Some((old, Left::Before(before)))
     }
 }
 
 /// Where a row left the key that it had before.
 enum Left {
-    /// Below this place among the changes of the key.
+    /// Below this place among the rows of the key.
     At(usize),
-    /// It is there still, marked as deleted.
-    Marked(Location),
+    /// An earlier commit removed it or marked it as deleted.
+    Before(Base),
+}
+
+/// Lays the changes of a key out as they count, the oldest first, above the table's own row.
+fn lay_out(
+    key: KeyNumber,
+    stored: Option<Location>,
+    runs: &[&KeyRun],
+    ranks: &Ranks<'_>,
+) -> Vec<Version> {
+    let boxed = |order: Option<crate::change::Order<'_>>| order.map(|one| Box::from(one.bytes()));
+    let mut laid: Vec<(At, Version)> = Vec::new();
+    for (run, changes) in (0u32..).zip(runs) {
+        let changes = changes.changes();
+        let first = changes.partition_point(|change| change.key < key);
+        let of_key = changes.iter().enumerate().skip(first);
+        for (index, change) in of_key.take_while(|(_, change)| change.key == key) {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            let at = At { run, index };
+            let what = match change.effect {
+                Effect::Upsert(row) => What::Whole(Base::New(run, row)),
+                Effect::Pending(row) => What::Lacking(Base::Pending(run, row)),
+                Effect::Mark(_) => What::Marked,
+                Effect::Delete => What::Removed,
+                Effect::Truncate => continue,
+            };
+            // What the table has is newer, or gone.
+            if ranks.is_stale(key, &at) || ranks.is_emptied(&at) {
+                continue;
+            }
+            let (partition, offset) = change.record();
+            let version = Version {
+                what,
+                order: boxed(ranks.order(&at)),
+                record: Some((run, partition, offset)),
+            };
+            laid.insert(place_of(&at, &laid, ranks), (at, version));
+        }
+    }
+    let stored = stored.map(|row| Version {
+        what: What::Whole(Base::Table(row)),
+        order: boxed(ranks.known_order(key)),
+        record: None,
+    });
+    let laid = laid.into_iter().map(|(_, version)| version);
+    stored.into_iter().chain(laid).collect()
+}
+
+/// Returns where a change goes in: below those that it is older than.
+fn place_of(at: &At, laid: &[(At, Version)], ranks: &Ranks<'_>) -> usize {
+    let mut place = laid.len();
+    for (index, (other, _)) in laid.iter().enumerate().rev() {
+        if ranks.is_older(at, other) {
+            place = index;
+        } else if ranks.is_alike(at, other) || !ranks.has_order(at) {
+            break;
+        }
+    }
+    place
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::change::Order;
-use crate::change::window::KnownOrders;
+use crate::change::window::{KnownOrders, LeftRow};
 use crate::index::KeyForm;
 use crate::index::changed::LocatedChanges;
 use crate::index::files::IndexedFile;
@@ -50,7 +50,12 @@ fn lacking(key: u128, at: u32, offset: i64) -> Change {
 }
 
 fn delete(key: u128, offset: i64) -> Change {
-    change(key, Effect::Delete, offset, Some(order(offset as u8, false)))
+    change(
+        key,
+        Effect::Delete,
+        offset,
+        Some(order(offset as u8, false)),
+    )
 }
 
 /// What a row at `offset` that had the key says of it.
@@ -61,7 +66,9 @@ fn mention(key: u128, offset: i64) -> Change {
 fn find(index: &Index, known: &KnownOrders, changes: &[Change]) -> Vec<(u128, Vec<Base>)> {
     let mut run = KeyRun::default();
     for (key, effect, offset, order) in changes {
+        let is_mention = order.as_deref().and_then(<[u8]>::last) == Some(&0);
         let change = RunChange::new(KeyNumber(*key), *effect, (0, *offset));
+        let change = change.moving(is_mention);
         run.push(&change, order.as_deref().map(Order::of)).unwrap();
     }
     run.sort();
@@ -153,10 +160,7 @@ fn a_row_that_changed_its_key_takes_values_from_where_it_left_it() {
     // The source deletes the old key itself, and mentions it once more in the record of the new row.
     let moved = [delete(1, 5), lacking(2, 0, 5), mention(1, 5)];
     let debezium: Vec<Change> = moved.to_vec();
-    assert_eq!(
-        find(&index(&[1]), &known, &debezium),
-        [(2, vec![OF_TABLE])]
-    );
+    assert_eq!(find(&index(&[1]), &known, &debezium), [(2, vec![OF_TABLE])]);
     // Also where the row was changed before, and where another row got the key since.
     let changed = [
         lacking(1, 0, 4),
@@ -199,6 +203,18 @@ fn a_row_that_left_its_key_in_an_earlier_commit_is_found_where_it_was_marked() {
     known.note(KeyNumber(1), Order::of(&five), 0);
     let moved = [mention(1, 5), lacking(2, 0, 5)];
     assert_eq!(find(&index(&[1]), &known, &moved), [(2, vec![OF_TABLE])]);
+    // Or where it was, when it was not kept.
+    known.note_left(
+        KeyNumber(1),
+        LeftRow {
+            path: "gone".into(),
+            bytes: 9,
+            row: 3,
+        },
+        0,
+    );
+    let left = [(2, vec![Base::Left(KeyNumber(1), 3)])];
+    assert_eq!(find(&index(&[]), &known, &moved), left);
     // A later row of the key is another one.
     let mut known = nothing_known();
     known.note(KeyNumber(1), Order::of(&order(6, false)), 0);

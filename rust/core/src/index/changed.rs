@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::Location;
-use super::bases::{Base, Incomplete, find_bases};
+use super::bases::{Base, Bases, Incomplete};
 use super::files::IndexedFile;
 use super::ranks::{At, Ranks};
 use super::resolve::{Change, Counts, KeyChange, Located, Resolution, locate};
 use super::table::{Delta, Index};
 use crate::change::Order;
-use crate::change::keyrun::{Effect, KeyRun};
-use crate::change::window::KnownOrders;
+use crate::change::keyrun::{Effect, KeyRun, RunChange};
+use crate::change::window::{KnownOrders, LeftRow};
 use crate::commit::outcome::is_made_by;
 use crate::commit::view::TableView;
 use crate::delete::DeletionVector;
@@ -38,6 +38,7 @@ pub struct LocatedChanges {
     located: Located<At>,
     noted: Noted,
     incomplete: Vec<Incomplete>,
+    leaving: Vec<(KeyNumber, Location)>,
 }
 
 /// The orders of a commit's changes.
@@ -46,6 +47,8 @@ pub struct Noted {
     keys: Vec<(KeyNumber, Box<[u8]>)>,
     /// The orders of truncations, as far as they have one.
     truncations: Vec<Option<Box<[u8]>>>,
+    /// Rows that left their keys.
+    left: Vec<(KeyNumber, LeftRow)>,
 }
 
 impl LocatedChanges {
@@ -69,18 +72,31 @@ impl LocatedChanges {
             let kept = ranks.survivors().filter_map(|key| index.get(key));
             located.empty(kept);
         }
-        let incomplete = find_bases(index, &ranks, parts, located.incomplete());
+        let mut bases = Bases::default();
+        bases.add(index, &ranks, parts);
+        for (key, at) in located.incomplete() {
+            if let Some(change) = change_at(parts, at) {
+                bases.add_incomplete(key, at.run, change);
+            }
+        }
+        let incomplete = bases.finish();
+        let leaving = located
+            .removed()
+            .filter(|(_, at, _)| change_at(parts, at).is_some_and(|change| change.leaves));
+        let leaving = leaving.map(|(key, _, row)| (key, row)).collect();
         let boxed = |at: &At| ranks.order(at).map(|order| Box::from(order.bytes()));
         let changed = located.changed();
         let keys = changed.filter_map(|(key, at)| Some((key, boxed(at)?)));
         let noted = Noted {
             keys: keys.collect(),
             truncations: ranks.truncations().iter().map(boxed).collect(),
+            left: Vec::new(),
         };
         Ok(LocatedChanges {
             located,
             noted,
             incomplete,
+            leaving,
         })
     }
 
@@ -89,9 +105,19 @@ impl LocatedChanges {
         let bases = self.incomplete.iter().flat_map(|one| &one.bases);
         let of_table = bases.filter_map(|base| match base {
             Base::Table(at) => Some(at.file),
-            Base::New(..) | Base::Pending(..) => None,
+            Base::New(..) | Base::Pending(..) | Base::Left(..) => None,
         });
         self.located.files().into_iter().chain(of_table).collect()
+    }
+
+    /// Returns the rows of the table that go because they get another key, which another record tells.
+    pub fn leaving(&self) -> &[(KeyNumber, Location)] {
+        &self.leaving
+    }
+
+    /// Keeps in mind where a row lies that left its key, once the table has the commit.
+    pub fn leave(&mut self, key: KeyNumber, row: LeftRow) {
+        self.noted.left.push((key, row));
     }
 
     /// Returns the rows that are yet to be made, by their keys.
@@ -131,6 +157,11 @@ impl LocatedChanges {
     }
 }
 
+fn change_at<'p>(parts: &[SegmentChanges<'p>], at: &At) -> Option<&'p RunChange> {
+    let part = parts.get(at.run as usize)?;
+    part.run.changes().get(at.index as usize)
+}
+
 /// Numbers the files of all segments through.
 fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
     let mut first_file = 0u32;
@@ -166,6 +197,9 @@ impl Noted {
         // First: one without an order makes those of before count no more.
         for order in &self.truncations {
             known.note_truncation(order.as_deref().map(Order::of), now_ms);
+        }
+        for (key, row) in &self.left {
+            known.note_left(*key, row.clone(), now_ms);
         }
         for (key, order) in &self.keys {
             known.note(*key, Order::of(order), now_ms);

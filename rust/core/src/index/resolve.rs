@@ -290,6 +290,13 @@ impl<O> Located<O> {
         winners.map(|winner| (winner.key, &winner.change))
     }
 
+    /// Returns the keys that have no row afterwards, each with its change and the row that the index has.
+    pub fn removed(&self) -> impl Iterator<Item = (KeyNumber, &O, Location)> {
+        let winners = self.winners.iter();
+        let removed = winners.filter(|winner| winner.new.is_none() && !winner.completes);
+        removed.filter_map(|winner| Some((winner.key, &winner.change, winner.old?)))
+    }
+
     /// Takes in the rows that were made, in `files`, which come behind the commit's other new files. A key
     /// that none was made for has no row afterwards.
     ///

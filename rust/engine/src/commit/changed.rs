@@ -228,7 +228,14 @@ impl Changes {
             .iter()
             .filter_map(|(index, _)| read.get(index))
             .collect();
-        deletes::build((&self.table, &self.memory), (tracked, orders), attempt, old, &parts).await
+        deletes::build(
+            (&self.table, &self.memory),
+            (tracked, orders),
+            attempt,
+            old,
+            &parts,
+        )
+        .await
     }
 
     /// Takes in what the table shows of the last attempt.

@@ -11,6 +11,7 @@ mod deletes;
 mod faults;
 mod kept;
 mod merge;
+mod pending;
 mod races;
 mod rewrite;
 mod sealed;

@@ -196,13 +196,17 @@ pub(crate) async fn read_rows(
     }
     let ranges = rows.iter().map(|row| *row as usize..*row as usize + 1);
     let selection = RowSelection::from_consecutive_ranges(ranges, total);
-    let builder = builder.with_row_selection(selection).with_batch_size(BATCH_ROWS);
+    let builder = builder
+        .with_row_selection(selection)
+        .with_batch_size(BATCH_ROWS);
     let stream = builder.build().map_err(unusable)?;
     let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(unusable)?;
     let read: usize = batches.iter().map(RecordBatch::num_rows).sum();
     match read == rows.len() {
         true => Ok(batches),
-        false => Err(row_missing(location).with("rows", read).with("expected", rows.len())),
+        false => Err(row_missing(location)
+            .with("rows", read)
+            .with("expected", rows.len())),
     }
 }
 

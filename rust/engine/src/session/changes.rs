@@ -17,9 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
-use frazil_core::change::{
-    Change, ChangePlan, Changes, Image, ImageRows, OldRow, Op, PendingFile,
-};
+use frazil_core::change::{Change, ChangePlan, Changes, Image, ImageRows, OldRow, Op, PendingFile};
 use frazil_core::config::{EvolutionMode, TableConfig};
 use frazil_core::control::task::TaskMachine;
 use frazil_core::index::{KeyForm, KeyHasher, KeyNumber, Location};
@@ -239,7 +237,8 @@ impl OpenChanges {
                 }
                 false => Effect::Delete,
             };
-            let removed = RunChange::new(self.hasher.number(old)?, effect, at);
+            let moves = matches!(wanted.landing, Landing::Pending(_));
+            let removed = RunChange::new(self.hasher.number(old)?, effect, at).moving(moves);
             self.run.push(&removed, changes.old_order(change))?;
         }
         let key = match change.op {
@@ -265,6 +264,7 @@ impl OpenChanges {
             }
         };
         let entry = RunChange::new(key, effect, at).of_snapshot(change.is_snapshot());
+        let entry = entry.leaving(effect == Effect::Delete && change.awaits_new_key);
         self.run.push(&entry, order)
     }
 
@@ -397,7 +397,8 @@ impl SealedChanges {
             }
         }
         for change in changes {
-            let (Effect::Upsert(at) | Effect::Pending(at) | Effect::Mark(at)) = change.effect else {
+            let (Effect::Upsert(at) | Effect::Pending(at) | Effect::Mark(at)) = change.effect
+            else {
                 let partition = partitions.get(change.partition as usize);
                 change.partition = *partition.ok_or_else(|| lost("is of no partition"))?;
                 continue;

@@ -131,9 +131,11 @@ impl Inner {
                 Verdict::Durable
             }
             hub::Verdict::Rejected(reason) => {
-                // Read again, these records are errors.
-                table.note_absent(absent_records(&reason));
-                Verdict::Rejected(reason)
+                // Read again, these records are errors. A reason that says nothing new counts as others do.
+                match table.note_absent(absent_records(&reason)) {
+                    true => Verdict::SetAside(reason),
+                    false => Verdict::Rejected(reason),
+                }
             }
             hub::Verdict::Expired => Verdict::Expired,
             hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },

@@ -269,9 +269,10 @@ impl PendingRows {
             let (mut lacks, mut of_rows) = (Vec::new(), Vec::new());
             for (row, lacked) in rows {
                 let number = numbers.get(&(group.sort.part, *row));
-                of_rows.push(*number.ok_or_else(|| {
-                    SinkError::internal("a pending row belongs to no change")
-                })?);
+                of_rows
+                    .push(*number.ok_or_else(|| {
+                        SinkError::internal("a pending row belongs to no change")
+                    })?);
                 lacks.push(lacked.to_text());
             }
             let batch = filter_record_batch(&batch, &BooleanArray::from(taken));
@@ -390,11 +391,7 @@ pub(super) fn pending_settings(
 }
 
 /// Puts what the rows lack, and the numbers of their changes, behind the columns of a batch.
-fn with_columns(
-    batch: &RecordBatch,
-    lacks: Vec<String>,
-    numbers: Vec<u32>,
-) -> Result<RecordBatch> {
+fn with_columns(batch: &RecordBatch, lacks: Vec<String>, numbers: Vec<u32>) -> Result<RecordBatch> {
     let fields = batch.schema_ref().fields().iter().cloned();
     let more = [
         Arc::new(Field::new("lacks", DataType::Utf8, false)),

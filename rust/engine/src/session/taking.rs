@@ -22,6 +22,9 @@ use super::rows::{AppendRows, await_rows, stop_at};
 use super::table::{SessionContext, TableSlot};
 use crate::writer::TableWriter;
 
+/// Changes that lack values which no row has, and which are kept in mind until they come again.
+const ABSENT_KNOWN_MAX: usize = 10_000;
+
 impl TableSlot {
     /// Tells what becomes of the row of each change, and refuses those of which nobody can.
     pub(super) fn landings(
@@ -72,16 +75,24 @@ impl TableSlot {
             return false;
         };
         let source = frame.source(change.row as usize);
-        source.is_some_and(|(run, offset)| {
-            reading.absent.contains(&(run.partition.clone(), offset))
-        })
+        source
+            .is_some_and(|(run, offset)| reading.absent.contains(&(run.partition.clone(), offset)))
     }
 
-    /// Takes in that the table has no rows with the values that the changes at `places` lack.
-    pub(super) fn note_absent(&mut self, places: Vec<(TopicPartition, i64)>) {
-        if let Some(reading) = &mut self.reading {
-            reading.absent.extend(places);
+    /// Takes in that the table has no rows with the values that the changes at `places` lack; tells whether
+    /// that is news.
+    pub(super) fn note_absent(&mut self, places: Vec<(TopicPartition, i64)>) -> bool {
+        let Some(reading) = &mut self.reading else {
+            return false;
+        };
+        let before = reading.absent.len();
+        reading.absent.extend(places);
+        let is_news = reading.absent.len() > before;
+        // The oldest offsets were refused long ago.
+        while reading.absent.len() > ABSENT_KNOWN_MAX {
+            reading.absent.pop_first();
         }
+        is_news
     }
 
     /// Converts the new rows and adds the changes to the open run; returns those that were taken.
@@ -136,9 +147,8 @@ impl TableSlot {
         let mut numbers = Numbers::new();
         if let Some(open) = &mut self.open {
             let changes = open.changes.as_mut();
-            let changes = changes.ok_or_else(|| {
-                SinkError::internal("a table with changes was opened to append")
-            })?;
+            let changes = changes
+                .ok_or_else(|| SinkError::internal("a table with changes was opened to append"))?;
             for one in &wanted {
                 changes.push(&evaluated.changes, one, source, &mut numbers)?;
             }
@@ -172,15 +182,16 @@ impl TableSlot {
         evaluated: &Evaluated,
         wanted: &[Wanted],
     ) -> Result<Block> {
-        let is_pending = |one: &Wanted| {
-            one.marks_old || !matches!(one.landing, Landing::None | Landing::Final)
-        };
+        let is_pending =
+            |one: &Wanted| one.marks_old || !matches!(one.landing, Landing::None | Landing::Final);
         if !wanted.iter().any(is_pending) {
             return Ok(Block::default());
         }
         let deleted = evaluated.deleted.as_ref();
         let deleted = deleted.map(|rows| rows.frame(source)).transpose()?;
-        let deletes = wanted.iter().filter(|one| one.change.image == Image::Deleted);
+        let deletes = wanted
+            .iter()
+            .filter(|one| one.change.image == Image::Deleted);
         let deletes: Vec<u32> = deletes.map(|one| one.change.row).collect();
         let mask = match &deleted {
             Some(deleted) => self.take_mask(deleted, &deletes)?,
@@ -198,7 +209,9 @@ impl TableSlot {
             return Ok(Block::default());
         };
         let table = (&*open.loaded.metadata, &*self.config);
-        let mut block = open.pending.convert(table, wanted, &frames, &open.converter)?;
+        let mut block = open
+            .pending
+            .convert(table, wanted, &frames, &open.converter)?;
         if let Some(mask) = &mask {
             block.refused.extend(mask.refused_of(&deletes));
         }

@@ -40,12 +40,13 @@ fn array(from: &ArrayRef, field: &Field, wanted: &Field) -> Result<ArrayRef> {
         (have, want) if have == want => return Ok(Arc::clone(from)),
         (DataType::Struct(_), DataType::Struct(fields)) => {
             let from = from.as_struct();
-            let columns = fields.iter().map(|field| {
-                match find(from.fields(), from.columns(), field) {
-                    Some((column, own)) => array(&column, &own, field),
-                    None => Ok(new_null_array(field.data_type(), from.len())),
-                }
-            });
+            let columns =
+                fields
+                    .iter()
+                    .map(|field| match find(from.fields(), from.columns(), field) {
+                        Some((column, own)) => array(&column, &own, field),
+                        None => Ok(new_null_array(field.data_type(), from.len())),
+                    });
             let columns = columns.collect::<Result<Vec<_>>>()?;
             let nulls = from.nulls().cloned();
             let made = StructArray::try_new_with_length(fields.clone(), columns, nulls, from.len());
@@ -65,7 +66,9 @@ fn array(from: &ArrayRef, field: &Field, wanted: &Field) -> Result<ArrayRef> {
             };
             // The names of entries are each library's own; key and value come in this order.
             let columns = map.entries().columns().iter().zip(map.entries().fields());
-            let columns = columns.zip(fields).map(|((column, own), field)| array(column, own, field));
+            let columns = columns
+                .zip(fields)
+                .map(|((column, own), field)| array(column, own, field));
             let columns = columns.collect::<Result<Vec<_>>>()?;
             let made = StructArray::try_new(fields.clone(), columns, None).ok();
             let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
@@ -176,7 +179,13 @@ mod tests {
     #[test]
     fn a_list_of_numbers_is_promoted() {
         let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None])]);
-        let of = |kind| field("list", 1, DataType::List(Arc::new(field("element", 2, kind))));
+        let of = |kind| {
+            field(
+                "list",
+                1,
+                DataType::List(Arc::new(field("element", 2, kind))),
+            )
+        };
         let schema = Schema::new(vec![field("list", 1, list.data_type().clone())]);
         let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(list)]).unwrap();
         let now = Arc::new(Schema::new(vec![of(DataType::Int64)]));

@@ -17,6 +17,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use arrow_select::interleave::interleave;
 use frazil_core::change::pending::LACKS;
+use frazil_core::change::window::KnownOrders;
 use frazil_core::change::{AbsentPolicy, Lacks};
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::index::bases::{Base, Incomplete};
@@ -64,6 +65,8 @@ pub(super) struct Making<'a> {
     pub(super) parts: &'a [&'a SegmentChanges],
     /// The deleted rows of the table's files.
     pub(super) known: &'a Known,
+    /// What is remembered of earlier commits.
+    pub(super) orders: &'a KnownOrders,
 }
 
 /// A file with rows that others take values from.
@@ -75,9 +78,19 @@ enum Place {
     New(u32, u32),
     /// By its number in the index.
     Table(u32),
+    /// By the key that its row had.
+    Left(u128),
 }
 
 type RowAt = (Place, u32);
+
+/// What a store says of a file that is not there.
+const GONE: &str = "STORAGE_NOT_FOUND";
+
+/// Tells whether a file may be gone.
+fn is_left(place: Place) -> bool {
+    matches!(place, Place::Left(_))
+}
 
 /// A row to make, and where to look for its values: its own row, then the others.
 struct Row<'i> {
@@ -165,6 +178,7 @@ impl Making<'_> {
                 Base::Pending(segment, at) => (Place::Pending(segment, at.file), at.row),
                 Base::Table(at) if self.is_deleted(at) => continue,
                 Base::Table(at) => (Place::Table(at.file), at.row),
+                Base::Left(key, row) => (Place::Left(key.0), row),
             });
         }
         (!of.is_mark || sources.len() > 1).then_some(Row { of, sources })
@@ -219,6 +233,10 @@ impl Making<'_> {
                 let live = self.tracked.live.data.get(&path).ok_or_else(lost)?;
                 Ok((path.to_string(), live.bytes))
             }
+            Place::Left(key) => {
+                let left = self.orders.left(KeyNumber(key)).ok_or_else(lost)?;
+                Ok((left.path.to_string(), left.bytes))
+            }
         }
     }
 
@@ -239,16 +257,19 @@ impl Making<'_> {
             let (path, bytes) = self.file(place)?;
             let rows: Vec<u32> = rows.into_iter().collect();
             let batches = read_rows(&self.attempt.loaded.storage, &path, bytes, &rows).await;
-            let batches = batches.map_err(|error| self.unread(place, &path, error))?;
+            let batches = match batches {
+                // The table had let go of it already.
+                Err(error) if is_left(place) && error.code() == GONE => continue,
+                batches => batches.map_err(|error| self.unread(place, &path, error))?,
+            };
             let mut rows = rows.into_iter();
             for batch in batches {
                 let lacks = match place {
                     Place::Pending(..) => Some(lacks_of(&batch, &path)?),
-                    Place::New(..) | Place::Table(_) => None,
+                    Place::New(..) | Place::Table(_) | Place::Left(_) => None,
                 };
-                let columns = aligned(&batch, arrow).map_err(|error| {
-                    error.with("file", redact::foreign(&path))
-                })?;
+                let columns = aligned(&batch, arrow)
+                    .map_err(|error| error.with("file", redact::foreign(&path)))?;
                 let number = loaded.columns.first().map_or(0, Vec::len);
                 for (all, column) in loaded.columns.iter_mut().zip(columns) {
                     loaded.bytes += column.get_array_memory_size();
@@ -268,7 +289,7 @@ impl Making<'_> {
         let (Place::Pending(segment, _) | Place::New(segment, _)) = place else {
             return Unbuilt::Failed(error);
         };
-        let is_gone = error.code() == "STORAGE_NOT_FOUND";
+        let is_gone = error.code() == GONE;
         match self.attempt.segments.get(segment as usize) {
             Some((index, _)) if is_gone => {
                 let reason = RejectReason::KeysUnusable {
@@ -294,7 +315,9 @@ impl Making<'_> {
         let mut nulled = 0;
         let mut indices: Vec<Vec<(usize, usize)>> = vec![Vec::new(); fields.len()];
         for row in some {
-            let sources = row.sources.iter().map(|at| loaded.rows.get(at));
+            let sources = row.sources.iter();
+            let sources = sources.filter(|at| !is_left(at.0) || loaded.rows.contains_key(at));
+            let sources = sources.map(|at| loaded.rows.get(at));
             let sources = sources.collect::<Option<Vec<_>>>().ok_or_else(lost)?;
             for (field, indices) in fields.iter().zip(&mut indices) {
                 let has = |lacks: &Option<Lacks>| {
@@ -315,10 +338,14 @@ impl Making<'_> {
         if absent.segment.is_some() {
             return Ok(None);
         }
-        let columns = loaded.columns.iter().zip(&indices).map(|(arrays, indices)| {
-            let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-            interleave(&arrays, indices).map_err(|error| unfit().caused_by(error))
-        });
+        let columns = loaded
+            .columns
+            .iter()
+            .zip(&indices)
+            .map(|(arrays, indices)| {
+                let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+                interleave(&arrays, indices).map_err(|error| unfit().caused_by(error))
+            });
         let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
         let batch = RecordBatch::try_new(Arc::clone(arrow), columns);
         let batch = batch.map_err(|error| unfit().caused_by(error))?;
@@ -360,7 +387,10 @@ impl Making<'_> {
         let keys = plan.rows(&columns)?;
         let mut bytes = Vec::new();
         for (row, one) in some.iter().enumerate() {
-            let key = self.tracked.hasher().number(keys.encode(row, &mut bytes)?)?;
+            let key = self
+                .tracked
+                .hasher()
+                .number(keys.encode(row, &mut bytes)?)?;
             if key != one.of.key {
                 let (_, offset) = one.of.record;
                 return Err(SinkError::fatal(
@@ -393,7 +423,10 @@ fn lacks_of(batch: &RecordBatch, path: &str) -> Result<Vec<Lacks>> {
 /// Puts numbers from `first` behind the columns of a batch.
 fn numbered(batch: &RecordBatch, first: usize) -> Result<RecordBatch> {
     let first = u32::try_from(first).map_err(|_| SinkError::internal("too many rows"))?;
-    let numbers: UInt32Array = (first..).take(batch.num_rows()).collect::<Vec<u32>>().into();
+    let numbers: UInt32Array = (first..)
+        .take(batch.num_rows())
+        .collect::<Vec<u32>>()
+        .into();
     let number = Arc::new(Field::new("number", DataType::UInt32, false));
     let fields = batch.schema_ref().fields().iter().cloned().chain([number]);
     let schema = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));

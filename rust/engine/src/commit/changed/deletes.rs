@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use frazil_core::change::window::KnownOrders;
+use frazil_core::change::window::{KnownOrders, LeftRow};
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
 use frazil_core::commit::summary::FileChanges;
@@ -24,7 +24,9 @@ use super::super::replace::{Removed, ReplacePlace, replace_entries};
 use super::super::rewrite::EntryKey;
 use super::complete::{Making, complete};
 use super::segments::NewManifest;
-use super::{Built, ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt, Written, WrittenManifest};
+use super::{
+    Built, ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt, Written, WrittenManifest,
+};
 use crate::catalog::LoadedTable;
 use crate::delete::{FileDeletes, KnownDeletes, write_deletes};
 use crate::failpoint;
@@ -54,7 +56,15 @@ pub(super) async fn build(
     let kept = |path: &str| tracked.kept.deletes(path);
     let known = live.deletes_of(storage, &paths, kept).await?;
     let making = (table, memory);
-    let files = make_rows(making, tracked, attempt, parts, (&known, &mut located)).await?;
+    let files = make_rows(
+        making,
+        (tracked, orders),
+        attempt,
+        parts,
+        (&known, &mut located),
+    )
+    .await?;
+    note_leaving(tracked, &known, &mut located);
     failpoint::pass("commit.after-complete")?;
     let (made, noted) = located.resolve(&tracked.index, |number| {
         let known = known.get(&path_of(tracked, number)?)?;
@@ -101,7 +111,7 @@ pub(super) async fn build(
 /// Makes the rows that lack values; returns the files that have them.
 async fn make_rows(
     (table, memory): (&ChangedTable, &Arc<Memory>),
-    tracked: &Tracked,
+    (tracked, orders): (&Tracked, &KnownOrders),
     attempt: &ChangedAttempt<'_>,
     parts: &[&SegmentChanges],
     (known, located): (&Known, &mut LocatedChanges),
@@ -113,6 +123,7 @@ async fn make_rows(
         attempt,
         parts,
         known,
+        orders,
     };
     let completed = complete(making, located.incomplete()).await?;
     let files = completed.files.iter();
@@ -120,6 +131,22 @@ async fn make_rows(
     let files = files.collect::<Result<Vec<_>>>()?;
     located.complete(files, &completed.rows, completed.nulled)?;
     Ok(completed.files)
+}
+
+/// Keeps in mind where the rows lie that get another key with a later record.
+fn note_leaving(tracked: &Tracked, known: &Known, located: &mut LocatedChanges) {
+    for (key, at) in located.leaving().to_vec() {
+        let Some(path) = path_of(tracked, at.file) else {
+            continue;
+        };
+        let mut deletes = known.get(&path).into_iter();
+        let is_gone = deletes.any(|known| known.vector.contains(u64::from(at.row)));
+        let live = tracked.live.data.get(&path).filter(|_| !is_gone);
+        if let Some(live) = live {
+            let (bytes, row) = (live.bytes, at.row);
+            located.leave(key, LeftRow { path, bytes, row });
+        }
+    }
 }
 
 pub(super) fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {

@@ -144,8 +144,15 @@ async fn read_one(
         Ok(run) if !names_all_rows(&run, &file_rows) => {
             Err(unusable("not every row of its files has one key".into()))
         }
-        Ok(run) if !run.pending().iter().all(|file| is_data_path(metadata, &file.path)) => {
-            Err(unusable("its pending files are not below the table's data location".into()))
+        Ok(run)
+            if !run
+                .pending()
+                .iter()
+                .all(|file| is_data_path(metadata, &file.path)) =>
+        {
+            Err(unusable(
+                "its pending files are not below the table's data location".into(),
+            ))
         }
         Ok(run) => Ok(SegmentChanges {
             keys,

@@ -167,6 +167,22 @@ fn a_row_that_changes_its_key_keeps_its_values() {
     assert_eq!(wides(&bed), wide_rows(&[(8, "two", 4), (9, "one", 3)]));
 }
 
+#[test]
+fn a_row_keeps_its_values_where_a_commit_lies_between_the_records_of_its_new_key() {
+    let bed = bed("cdc");
+    let task = bed.task();
+    put(&task, [create(0, 1, "one", 1)]);
+    task.until_durable(1);
+    let key = |id: i64| Value::object([("id", Value::Int64(id))]);
+    put(&task, [removed(1, 1).header("__debezium.newkey", key(9))]);
+    task.until_durable(2);
+    assert_eq!(wides(&bed), wide_rows(&[]));
+    let created = change((0, 2), "c", Value::Null, wide(9, LEFT_OUT, 3), 1);
+    put(&task, [created.header("__debezium.oldkey", key(1))]);
+    task.until_durable(3);
+    assert_eq!(wides(&bed), wide_rows(&[(9, "one", 3)]));
+}
+
 // Promise: where no row has a value that the source left out, its record is an error, or the value becomes null
 #[test]
 fn a_value_that_no_row_has_is_an_error_of_its_record() {
@@ -475,7 +491,7 @@ fn a_record_with_a_field_of_the_name_of_the_mark_is_refused() {
     let bed = tolerant(bed("cdc")).with(SOFT, "note");
     let task = bed.task();
     let effects = put(&task, [create(0, 1, "one", 1)]);
-    assert_eq!(rejected(&effects), [(0, "VALUE_AMBIGUOUS")]);
+    assert_eq!(rejected(&effects), [(0, "SCHEMA_NAME_DUPLICATE")]);
 }
 
 // Promise: a task that is killed while rows lack values changes nothing twice, whatever is delivered again
