@@ -96,7 +96,7 @@ const LEFT_MAX: usize = 4_096;
 /// and a commit may lie between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftRow {
-    /// The data file, which nobody deletes as long as this is known.
+    /// The data file. The table may have let go of it meanwhile.
     pub path: Arc<str>,
     /// The length of the file.
     pub bytes: u64,

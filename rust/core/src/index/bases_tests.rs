@@ -78,13 +78,7 @@ fn find(index: &Index, known: &KnownOrders, changes: &[Change]) -> Vec<(u128, Ve
         0 => Vec::new(),
         rows => vec![IndexedFile::new("new", rows as u64).unwrap()],
     };
-    let ranges = [SourceRange {
-        partition: TopicPartition::new("t", 0),
-        start: Some(0),
-        end: 100,
-        lowest: Some(0),
-        timestamp_max_ms: None,
-    }];
+    let ranges = [range()];
     let parts = [SegmentChanges {
         run: &run,
         ranges: &ranges,
@@ -229,4 +223,165 @@ fn a_truncation_leaves_nothing_below() {
         lacking(7, 0, 4),
     ];
     assert_eq!(find(&index(&[7]), &known, &emptied), [(7, vec![])]);
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A change of a random stream: its number is its offset and that of its row.
+#[derive(Debug, Clone)]
+struct Step {
+    key: u8,
+    kind: u64,
+    from: Option<u8>,
+    order: Option<Vec<u8>>,
+}
+
+fn stream(random: &mut Random) -> Vec<Step> {
+    let is_ordered = random.below(3) > 0;
+    let steps = (1..=3 + random.below(6)).map(|number| {
+        let key = random.below(3) as u8 + 1;
+        let kind = random.below(5);
+        let from = random.below(3) as u8 + 1;
+        let late = random.below(2) * random.below(4);
+        let place = number.saturating_sub(late) as u8;
+        Step {
+            key,
+            kind,
+            from: (kind == 4 && from != key).then_some(from),
+            order: is_ordered.then(|| order(place, false)),
+        }
+    });
+    steps.collect()
+}
+
+// The model decides over whole rows, and of keys that it is told all of.
+#[test]
+fn rows_take_their_values_from_where_the_model_says() {
+    use crate::change::resolve::{Base as Expected, Squash, Stored};
+    let mut compared = 0;
+    for seed in 0..3_000 {
+        let mut random = Random(seed);
+        let steps = stream(&mut random);
+        let names = [[0_u8], [1], [2], [3]];
+        let mut squash = Squash::default();
+        let mut changes = Vec::new();
+        let mut marks = BTreeSet::new();
+        for (number, step) in (0u32..).zip(&steps) {
+            let name = &names[usize::from(step.key)][..];
+            let order = step.order.as_deref().map(Order::of);
+            let (key, offset) = (u128::from(step.key), i64::from(number));
+            let at = row(0, number);
+            let effect = match step.kind {
+                0 => {
+                    squash.delete(name, order);
+                    Effect::Delete
+                }
+                1 => {
+                    squash.mark_deleted(name, order, number);
+                    marks.insert(number);
+                    Effect::Mark(at)
+                }
+                2 => {
+                    squash.put(name, order, number);
+                    Effect::Upsert(at)
+                }
+                _ => {
+                    match step.from {
+                        Some(from) => {
+                            let from = &names[usize::from(from)][..];
+                            squash.move_row((from, name), order, number, true);
+                        }
+                        None => squash.put_partial(name, order, number),
+                    }
+                    Effect::Pending(at)
+                }
+            };
+            if let Some(from) = step.from {
+                let removed = (u128::from(from), Effect::Delete, offset, step.order.clone());
+                changes.push((removed, true));
+            }
+            changes.push(((key, effect, offset, step.order.clone()), false));
+        }
+        let stored = Stored {
+            has_row: true,
+            order: None,
+        };
+        let grouped = squash.group();
+        let stored: Vec<_> = grouped.keys().map(|_| Some(stored)).collect();
+        let expected = grouped.resolve(&stored);
+        for one in found(&changes) {
+            let name = &names[one.key.0 as usize][..];
+            let outcome = expected.outcomes.iter().find(|outcome| outcome.key == name);
+            let outcome = outcome.expect("an outcome");
+            let wanted = outcome.bases.iter().filter(|base| match base {
+                Expected::Row(row) => !marks.contains(row),
+                Expected::Table(_) => true,
+            });
+            let wanted: Vec<Expected<'_>> = wanted.copied().collect();
+            let bases = one.bases.iter().map(|base| match base {
+                Base::New(_, at) | Base::Pending(_, at) => Expected::Row(at.row),
+                Base::Table(at) => Expected::Table(&names[at.row as usize + 1][..]),
+                Base::Left(..) => panic!("nothing left before"),
+            });
+            let bases: Vec<Expected<'_>> = bases.collect();
+            // Behind what the model says may come what the key itself had.
+            assert!(
+                bases.starts_with(&wanted),
+                "{seed}: {steps:?} {bases:?} {wanted:?}"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 3_000, "{compared}");
+}
+
+/// Finds the bases of changes without files: of what is new only the number counts.
+fn found(changes: &[(Change, bool)]) -> Vec<Incomplete> {
+    let mut run = KeyRun::default();
+    for ((key, effect, offset, order), moves) in changes {
+        let change = RunChange::new(KeyNumber(*key), *effect, (0, *offset)).moving(*moves);
+        run.push(&change, order.as_deref().map(Order::of)).unwrap();
+    }
+    run.sort();
+    let ranges = [range()];
+    let parts = [SegmentChanges {
+        run: &run,
+        ranges: &ranges,
+        files: Vec::new(),
+    }];
+    let (index, known) = (index(&[1, 2, 3]), nothing_known());
+    let ranks = Ranks::new(&parts, &known);
+    let mut bases = Bases::default();
+    bases.add(&index, &ranks, &parts);
+    let keys: BTreeSet<KeyNumber> = run.changes().iter().map(|change| change.key).collect();
+    for key in keys {
+        // The last that counts is the topmost.
+        let laid = lay_out(key, None, &[&run], &ranks);
+        let record = laid.last().and_then(|version| version.record);
+        let mut all = run.changes().iter().filter(|change| change.key == key);
+        if let Some(change) = all.find(|one| record == Some((0, one.record().0, one.record().1))) {
+            bases.add_incomplete(key, 0, change);
+        }
+    }
+    bases.finish()
+}
+
+fn range() -> SourceRange {
+    SourceRange {
+        partition: TopicPartition::new("t", 0),
+        start: Some(0),
+        end: 100,
+        lowest: Some(0),
+        timestamp_max_ms: None,
+    }
 }

@@ -14,6 +14,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
@@ -43,6 +44,8 @@ const NOWHERE: Location = Location {
     file: u32::MAX,
     row: u32::MAX,
 };
+/// How long a seal waits for the second record of a change of a key.
+const NEW_KEY_AWAITED: Duration = Duration::from_secs(5);
 /// Deletes from a table that does not exist.
 const NO_TABLE: &str = "no-table";
 
@@ -85,6 +88,8 @@ pub(super) struct OpenChanges {
     numbers: Vec<u32>,
     /// The source partitions of the run.
     partitions: Vec<TopicPartition>,
+    /// Since when the record is awaited that says which key a removed row has now.
+    awaits_since: Option<Instant>,
 }
 
 /// The changes of a sealed segment.
@@ -164,6 +169,7 @@ impl OpenChanges {
             run: KeyRun::default(),
             numbers: Vec::new(),
             partitions: Vec::new(),
+            awaits_since: None,
         }))
     }
 
@@ -185,6 +191,7 @@ impl OpenChanges {
         self.run = before.run;
         self.numbers = before.numbers;
         self.partitions = before.partitions;
+        self.awaits_since = before.awaits_since;
         Ok(())
     }
 
@@ -196,6 +203,13 @@ impl OpenChanges {
     /// Tells whether the changes should become a segment: half of what one may have is there.
     pub(super) fn is_full(&self) -> bool {
         self.run.len() >= KEY_RUN_ROWS_MAX / 2
+    }
+
+    /// Tells whether the next record most likely has the row that the last one removed: what it lacks is in
+    /// that one, so that both should be in one commit. It is not waited for if it does not come soon.
+    pub(super) fn awaits_row(&self) -> bool {
+        let since = self.awaits_since.filter(|_| !self.is_full());
+        since.is_some_and(|since| since.elapsed() < NEW_KEY_AWAITED)
     }
 
     /// Makes sure of room for the changes of `rows` records.
@@ -224,6 +238,11 @@ impl OpenChanges {
         pending: &mut Numbers,
     ) -> Result<()> {
         let change = &wanted.change;
+        if change.awaits_new_key {
+            self.awaits_since.get_or_insert_with(Instant::now);
+        } else if changes.old_key(change).is_some() {
+            self.awaits_since = None;
+        }
         let source = frame.source(change.row as usize);
         let (run, offset) =
             source.ok_or_else(|| SinkError::internal("a change is of no row of its frame"))?;
@@ -323,6 +342,7 @@ impl OpenChanges {
 
     /// Takes the changes out, all of whose rows are in files that have ended.
     pub(super) fn seal(&mut self) -> SealedChanges {
+        self.awaits_since = None;
         SealedChanges {
             run: std::mem::take(&mut self.run),
             form: self.form,

@@ -229,6 +229,9 @@ impl TableSlot {
     pub(crate) fn due(&self, hub: &Hub, machine: &TaskMachine) -> Option<bool> {
         let may_seal = machine.may_seal(self.index);
         let open = self.open.as_ref().filter(|_| may_seal)?;
+        if open.changes.as_ref().is_some_and(OpenChanges::awaits_row) {
+            return None;
+        }
         let round = hub.round(self.interval());
         if open.opened_round.is_some_and(|opened| opened < round) {
             return Some(false);
