@@ -211,10 +211,14 @@ fn read_old_rows(
     reader.error(&key, format!("`{column}` {reason}"));
 }
 
-/// Returns the column that says of rows whether the source deleted them.
-pub(super) fn mark_of(changes: &Option<ChangeConfig>) -> Option<MetadataColumn> {
-    let name = changes.as_ref()?.soft_delete.as_ref()?;
-    Some(MetadataColumn::new(MetadataSource::Deleted, name))
+/// Adds the column that says of rows whether the source deleted them, where there is one.
+pub(super) fn with_mark(
+    mut columns: Vec<MetadataColumn>,
+    changes: Option<&ChangeConfig>,
+) -> Vec<MetadataColumn> {
+    let name = changes.and_then(|changes| changes.soft_delete.as_ref());
+    columns.extend(name.map(|name| MetadataColumn::new(MetadataSource::Deleted, name)));
+    columns
 }
 
 /// The key of the table itself counts before Tabular's keys, and these before the default.

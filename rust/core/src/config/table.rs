@@ -329,8 +329,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         case_insensitive,
     };
     let changes = changes::read(reader, name, &beside);
-    let mark = changes::mark_of(&changes);
-    let metadata_columns = metadata_columns.into_iter().chain(mark).collect();
+    let metadata_columns = changes::with_mark(metadata_columns, changes.as_ref());
     let config = TableConfig {
         name: name.to_owned(),
         ident,
