@@ -32,11 +32,14 @@ pub use frazil_core::change::keyrun::{Effect, KeyRun, RunChange};
 use frazil_core::change::{Order, PendingFile};
 use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::KeyRunRef;
+use frazil_core::index::pieces::MoreChanges;
 use frazil_core::index::{KeyForm, KeyNumber, Location};
 use frazil_core::limits::{KEY_RUN_BYTES_MAX, KEY_RUN_ROWS_MAX, ORDER_BYTES_MAX};
 use frazil_core::{Result, SinkError};
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
@@ -63,6 +66,8 @@ const MARK_OF_MOVE: i32 = PENDING | MOVES;
 const PENDING_ROW: i32 = UPSERT | PENDING;
 const KEY_BYTES: i32 = 16;
 const BATCH_ROWS: usize = 8_192;
+/// Changes of one page: a commit holds a page of each of its runs.
+const PAGE_ROWS: usize = 4_096;
 
 /// Entries of the file's metadata.
 const TABLE: &str = "frazil.table-uuid";
@@ -110,12 +115,12 @@ impl KeyRunIdentity {
 }
 
 /// What the changes of a run may name.
-#[derive(Debug, Clone, Copy)]
-pub struct KeyRunBounds<'b> {
+#[derive(Debug, Clone)]
+pub struct KeyRunBounds {
     /// How many ranges the segment has.
     pub partitions: usize,
     /// The rows of each of the segment's files.
-    pub file_rows: &'b [u64],
+    pub file_rows: Arc<[u64]>,
 }
 
 /// Sorts `run`, writes it to `location` and says how to find it again.
@@ -151,21 +156,144 @@ pub async fn write_key_run(
     Ok(made)
 }
 
-/// Reads the run that `announced` names, and nothing but that one: its bytes, its owner and its
-/// numbers are checked.
+/// Fetches the run that `announced` names, and nothing but that one: its bytes and its owner are checked.
 ///
 /// # Errors
 ///
 /// `KEY_RUN_UNUSABLE`, or what the store says.
-pub async fn read_key_run(
+pub async fn fetch_key_run(
     storage: &TableStorage,
     announced: &KeyRunRef,
     identity: &KeyRunIdentity,
-    bounds: &KeyRunBounds<'_>,
-) -> Result<KeyRun> {
-    let bytes = fetch(storage, announced).await?;
-    decode(bytes, announced.rows, identity, bounds)
-        .map_err(|error| error.with("file", redact::foreign(&announced.path)))
+    bounds: KeyRunBounds,
+) -> Result<StoredRun> {
+    let mut run = StoredRun {
+        pending: Vec::new(),
+        pending_rows: Vec::new(),
+        bytes: fetch(storage, announced).await?,
+        path: announced.path.clone(),
+        rows: announced.rows,
+        form: identity.form,
+        bounds,
+    };
+    match run.check_owner(identity) {
+        Ok(()) => Ok(run),
+        Err(error) => Err(run.named(error)),
+    }
+}
+
+/// A run as it was stored, to be read from its beginning as often as is needed.
+#[derive(Debug, Clone)]
+pub struct StoredRun {
+    bytes: Bytes,
+    path: String,
+    rows: u64,
+    form: KeyForm,
+    bounds: KeyRunBounds,
+    /// The files with pending rows.
+    pending: Vec<PendingFile>,
+    /// Their rows.
+    pending_rows: Vec<u64>,
+}
+
+impl StoredRun {
+    /// Returns the files with pending rows, by whose places changes name their rows.
+    pub fn pending(&self) -> &[PendingFile] {
+        &self.pending
+    }
+
+    /// Returns the bytes that it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.bounds.file_rows.len() * size_of::<u64>()
+    }
+
+    /// Begins to read its changes, `step` at a time. Its numbers are checked as they are read.
+    ///
+    /// # Errors
+    ///
+    /// `KEY_RUN_UNUSABLE`.
+    pub fn changes(&self, step: usize) -> Result<StoredChanges<'_>> {
+        let reader = self.open(step).map_err(|error| self.named(error))?;
+        Ok(StoredChanges {
+            run: self,
+            reader,
+            last: 0,
+            count: 0,
+        })
+    }
+
+    fn check_owner(&mut self, identity: &KeyRunIdentity) -> Result<()> {
+        let builder = open(self.bytes.clone())?;
+        let count = builder.metadata().file_metadata().num_rows();
+        if u64::try_from(count) != Ok(self.rows) {
+            return Err(unusable("it has another number of changes than announced"));
+        }
+        for (key, value) in identity.entries() {
+            if said(builder.metadata(), key) != Some(&value) {
+                return Err(
+                    unusable("it belongs to another segment, or has other keys").with("entry", key)
+                );
+            }
+        }
+        self.pending = pending_files(builder.metadata())?;
+        self.pending_rows = self.pending.iter().map(|file| file.rows).collect();
+        Ok(())
+    }
+
+    fn open(&self, step: usize) -> Result<ParquetRecordBatchReader> {
+        let reader = open(self.bytes.clone())?.with_batch_size(step).build();
+        let reader = reader.map_err(|error| damaged(&error))?;
+        let columns = reader.schema();
+        let expected = schema();
+        let pairs = columns.fields().iter().zip(expected.fields());
+        let mut same = pairs
+            .map(|(one, other)| one.name() == other.name() && one.data_type() == other.data_type());
+        match columns.fields().len() == expected.fields().len() && same.all(|same| same) {
+            true => Ok(reader),
+            false => Err(unusable("it does not have the columns of one")),
+        }
+    }
+
+    fn named(&self, error: SinkError) -> SinkError {
+        error.with("file", redact::foreign(&self.path))
+    }
+}
+
+/// The changes of a run, as far as they were read.
+pub struct StoredChanges<'r> {
+    run: &'r StoredRun,
+    reader: ParquetRecordBatchReader,
+    /// The last key.
+    last: u128,
+    count: u64,
+}
+
+impl StoredChanges<'_> {
+    fn read(&mut self, into: &mut KeyRun) -> Result<bool> {
+        let Some(batch) = self.reader.next() else {
+            return match self.count == self.run.rows {
+                true => Ok(false),
+                false => Err(unusable("it is not complete")),
+            };
+        };
+        let batch = batch.map_err(|error| damaged(&error))?;
+        let part = Part::of(&batch).ok_or_else(|| unusable("a value is missing"))?;
+        for row in 0..batch.num_rows() {
+            let key = part.read(row, self.run, into)?;
+            if key < self.last {
+                return Err(unusable("its keys are not in order"));
+            }
+            self.last = key;
+        }
+        self.count += batch.num_rows() as u64;
+        Ok(true)
+    }
+}
+
+impl MoreChanges for StoredChanges<'_> {
+    fn more(&mut self, run: &mut KeyRun) -> Result<bool> {
+        self.read(run).map_err(|error| self.run.named(error))
+    }
 }
 
 async fn fetch(storage: &TableStorage, announced: &KeyRunRef) -> Result<Bytes> {
@@ -229,6 +357,7 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
         .set_key_value_metadata(Some(entries.collect()))
         .set_compression(Compression::ZSTD(level))
         .set_statistics_enabled(EnabledStatistics::None)
+        .set_data_page_row_count_limit(PAGE_ROWS)
         // No key is there often.
         .set_column_dictionary_enabled("key".into(), false)
         .build();
@@ -351,64 +480,6 @@ fn said<'f>(footer: &'f ParquetMetaData, key: &str) -> Option<&'f String> {
     found.and_then(|entry| entry.value.as_ref())
 }
 
-fn decode(
-    bytes: Bytes,
-    rows: u64,
-    identity: &KeyRunIdentity,
-    bounds: &KeyRunBounds<'_>,
-) -> Result<KeyRun> {
-    let builder = open(bytes)?;
-    let count = builder.metadata().file_metadata().num_rows();
-    if u64::try_from(count) != Ok(rows) {
-        return Err(unusable("it has another number of changes than announced"));
-    }
-    for (key, value) in identity.entries() {
-        if said(builder.metadata(), key) != Some(&value) {
-            return Err(
-                unusable("it belongs to another segment, or has other keys").with("entry", key)
-            );
-        }
-    }
-    let pending = pending_files(builder.metadata())?;
-    let pending_rows: Vec<u64> = pending.iter().map(|file| file.rows).collect();
-    let places = Places {
-        form: identity.form,
-        bounds,
-        pending_rows: &pending_rows,
-    };
-    let reader = builder.with_batch_size(BATCH_ROWS).build();
-    let reader = reader.map_err(|error| damaged(&error))?;
-    let columns = reader.schema();
-    let expected = schema();
-    let pairs = columns.fields().iter().zip(expected.fields());
-    let mut same = pairs
-        .map(|(one, other)| one.name() == other.name() && one.data_type() == other.data_type());
-    if columns.fields().len() != expected.fields().len() || !same.all(|same| same) {
-        return Err(unusable("it does not have the columns of one"));
-    }
-    let mut run = KeyRun::default();
-    run.set_pending(pending);
-    for batch in reader {
-        let batch = batch.map_err(|error| damaged(&error))?;
-        let part = Part::of(&batch).ok_or_else(|| unusable("a value is missing"))?;
-        for row in 0..batch.num_rows() {
-            part.read(row, &places, &mut run)?;
-        }
-    }
-    match run.len() as u64 == rows {
-        true => Ok(run),
-        false => Err(unusable("it is not complete")),
-    }
-}
-
-/// What a change may name.
-struct Places<'p> {
-    form: KeyForm,
-    bounds: &'p KeyRunBounds<'p>,
-    /// The rows of each of the pending files.
-    pending_rows: &'p [u64],
-}
-
 /// The columns of a batch that was read.
 struct Part<'b> {
     keys: &'b FixedSizeBinaryArray,
@@ -440,13 +511,20 @@ impl<'b> Part<'b> {
         })
     }
 
-    fn read(&self, row: usize, places: &Places<'_>, run: &mut KeyRun) -> Result<()> {
-        let bounds = places.bounds;
+    fn read(
+        &self,
+        row: usize,
+        StoredRun {
+            form,
+            bounds,
+            pending_rows,
+            ..
+        }: &StoredRun,
+        run: &mut KeyRun,
+    ) -> Result<u128> {
         let key = <[u8; KEY_BYTES as usize]>::try_from(self.keys.value(row));
         let key = key.map(u128::from_be_bytes).unwrap_or(u128::MAX);
-        if key >> places.form.bits() != 0
-            || run.changes().last().is_some_and(|last| last.key.0 > key)
-        {
+        if key >> form.bits() != 0 {
             return Err(unusable("its keys are not in order"));
         }
         let flags = self.flags.value(row);
@@ -456,15 +534,15 @@ impl<'b> Part<'b> {
             (TRUNCATION, (true, true)) if key == 0 => Effect::Truncate,
             (UPSERT, (false, false)) => {
                 let at = (self.files.value(row), self.rows.value(row));
-                Effect::Upsert(location(at, bounds.file_rows)?)
+                Effect::Upsert(location(at, &bounds.file_rows)?)
             }
             (PENDING_ROW, (false, false)) => {
                 let at = (self.files.value(row), self.rows.value(row));
-                Effect::Pending(location(at, places.pending_rows)?)
+                Effect::Pending(location(at, pending_rows)?)
             }
             (PENDING | MARK_OF_MOVE, (false, false)) => {
                 let at = (self.files.value(row), self.rows.value(row));
-                Effect::Mark(location(at, places.pending_rows)?)
+                Effect::Mark(location(at, pending_rows)?)
             }
             _ => return Err(unusable("a change does what there is not").with("flags", flags)),
         };
@@ -485,7 +563,8 @@ impl<'b> Part<'b> {
         let change = change
             .leaving(flags & LEAVES != 0)
             .moving(flags & MOVES != 0);
-        run.push(&change, order.map(Order::of))
+        run.push(&change, order.map(Order::of))?;
+        Ok(key)
     }
 }
 

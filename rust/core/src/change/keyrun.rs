@@ -75,6 +75,21 @@ impl KeyRun {
         Ok(())
     }
 
+    /// Takes a change of another run.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`KeyRun::push`].
+    pub fn take(&mut self, from: &KeyRun, change: &RunChange) -> Result<()> {
+        self.push(change, from.order(change))
+    }
+
+    /// Forgets all changes, and keeps their memory.
+    pub fn clear(&mut self) {
+        self.changes.clear();
+        self.orders.clear();
+    }
+
     /// Returns the changes, in the order in which they came until they are [sorted](Self::sort).
     pub fn changes(&self) -> &[RunChange] {
         &self.changes

@@ -138,6 +138,16 @@ impl KnownOrders {
         found.map(|(_, _, row)| row)
     }
 
+    /// Returns the bytes that the order of a key takes.
+    pub fn bytes_of(order: Order<'_>) -> usize {
+        ENTRY_BYTES + order.bytes().len()
+    }
+
+    /// Returns the bytes of orders of keys that are kept.
+    pub fn bytes_max(&self) -> usize {
+        self.keys.bytes_max
+    }
+
     /// Notes the order of the last change of a key; an older order than the known one does not replace
     /// it.
     pub fn note(&mut self, key: KeyNumber, order: Order<'_>, now_ms: i64) {

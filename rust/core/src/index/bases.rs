@@ -52,6 +52,16 @@ pub struct Incomplete {
     pub bases: Vec<Base>,
 }
 
+impl Incomplete {
+    /// Returns about how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bases.capacity() * size_of::<Base>()
+    }
+}
+
+/// What a key takes in a map, about.
+const KEY_BYTES: usize = 64;
+
 /// The record of a change: its segment, source partition and offset.
 type Record = (u32, u32, i64);
 
@@ -108,9 +118,9 @@ impl Bases {
         if keys.is_empty() {
             return;
         }
-        let survivors: Option<BTreeSet<KeyNumber>> = match ranks.truncations().is_empty() {
-            true => None,
-            false => Some(ranks.survivors().collect()),
+        let survivors: Option<BTreeSet<KeyNumber>> = match ranks.empties() {
+            true => Some(ranks.survivors().collect()),
+            false => None,
         };
         let runs: Vec<&KeyRun> = parts.iter().map(|part| part.run).collect();
         for key in keys {
@@ -160,6 +170,23 @@ impl Bases {
             row
         };
         incomplete.into_iter().map(find).collect()
+    }
+
+    /// Returns about how many bytes of memory they take.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let versions = self.keys.values().map(|versions| {
+            let orders = versions.iter().filter_map(|version| version.order.as_ref());
+            KEY_BYTES
+                + versions.len() * size_of::<Version>()
+                + orders.map(|one| one.len()).sum::<usize>()
+        });
+        let known = self.known.values().map(|order| KEY_BYTES + order.len());
+        let small = self.moved.len() + self.left.len();
+        let incomplete = self.incomplete.iter().map(|(_, row)| row.memory_bytes());
+        versions.sum::<usize>()
+            + known.sum::<usize>()
+            + small * KEY_BYTES
+            + incomplete.sum::<usize>()
     }
 
     fn versions(&self, key: KeyNumber) -> &[Version] {

@@ -4,7 +4,7 @@ use crate::change::window::{KnownOrders, LeftRow};
 use crate::index::KeyForm;
 use crate::index::changed::LocatedChanges;
 use crate::index::files::IndexedFile;
-use crate::index::table::Delta;
+use crate::index::table::{Delta, Moved};
 use crate::offsets::{SourceRange, TopicPartition};
 
 /// The bytes of an order; `mention` is what a record says of the key that its row had before.
@@ -27,7 +27,7 @@ fn index(keys: &[u128]) -> Index {
         generation: index.generation(),
         added: vec![IndexedFile::new("table", keys.len().max(1) as u64).unwrap()],
         dropped: Vec::new(),
-        changes: rows.collect(),
+        changes: vec![rows.map(|(key, to)| Moved::of(key, to)).collect()],
     };
     index.apply(delta).unwrap();
     index
@@ -82,9 +82,11 @@ fn find(index: &Index, known: &KnownOrders, changes: &[Change]) -> Vec<(u128, Ve
     let parts = [SegmentChanges {
         run: &run,
         ranges: &ranges,
-        files,
+        files: &files,
     }];
-    let located = LocatedChanges::find(index, known, &parts).unwrap();
+    let mut located = LocatedChanges::begin(index, files.clone());
+    located.add(index, known, &parts).unwrap();
+    located.finish();
     let found = located.incomplete().iter();
     found.map(|one| (one.key.0, one.bases.clone())).collect()
 }
@@ -357,10 +359,10 @@ fn found(changes: &[(Change, bool)]) -> Vec<Incomplete> {
     let parts = [SegmentChanges {
         run: &run,
         ranges: &ranges,
-        files: Vec::new(),
+        files: &[],
     }];
     let (index, known) = (index(&[1, 2, 3]), nothing_known());
-    let ranks = Ranks::new(&parts, &known);
+    let ranks = Ranks::new(&parts, &known, &[]);
     let mut bases = Bases::default();
     bases.add(&index, &ranks, &parts);
     let keys: BTreeSet<KeyNumber> = run.changes().iter().map(|change| change.key).collect();

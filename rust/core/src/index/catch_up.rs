@@ -7,7 +7,7 @@ use crate::delete::DeletionVector;
 use crate::error::{Result, SinkError};
 
 /// Keys that are gathered before they are put into the index, 32 bytes each.
-const PENDING_MAX: usize = 1 << 20;
+pub const PENDING_MAX: usize = 1 << 20;
 /// Duplicates that are kept to be named.
 const NAMED_MAX: usize = 100;
 

@@ -1,15 +1,15 @@
 //! The changes of the segments of one commit: from their key runs to the rows that the commit deletes, and
 //! what is remembered of them once the table has it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
 use super::Location;
 use super::bases::{Base, Bases, Incomplete};
 use super::files::IndexedFile;
-use super::ranks::{At, Ranks};
-use super::resolve::{Change, Counts, KeyChange, Located, Resolution, locate};
+use super::ranks::{At, Ranks, Truncation};
+use super::resolve::{Change, Counts, KeyChange, Located, Resolution};
 use super::table::{Delta, Index};
 use crate::change::Order;
 use crate::change::keyrun::{Effect, KeyRun, RunChange};
@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::index::KeyNumber;
 use crate::offsets::SourceRange;
 
-/// What one segment changes.
+/// What one segment changes, or a piece of that.
 #[derive(Debug, Clone)]
 pub struct SegmentChanges<'a> {
     /// Its changes, sorted.
@@ -29,22 +29,27 @@ pub struct SegmentChanges<'a> {
     /// Its offsets, by which its changes name their source partitions.
     pub ranges: &'a [SourceRange],
     /// Its files, by which its changes name their rows.
-    pub files: Vec<IndexedFile>,
+    pub files: &'a [IndexedFile],
 }
 
 /// The changes of a commit, each key's last one found, with the rows that they replace.
 #[derive(Debug)]
 pub struct LocatedChanges {
-    located: Located<At>,
+    located: Located,
+    /// The truncations of the commit, once its first piece has come.
+    truncations: Option<Vec<Truncation>>,
     noted: Noted,
+    bases: Bases,
     incomplete: Vec<Incomplete>,
     leaving: Vec<(KeyNumber, Location)>,
 }
 
-/// The orders of a commit's changes.
+/// The orders of a commit's changes: as many as are remembered, the last ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Noted {
-    keys: Vec<(KeyNumber, Box<[u8]>)>,
+    keys: VecDeque<(KeyNumber, Box<[u8]>)>,
+    /// The bytes that the keys take among what is remembered.
+    key_bytes: usize,
     /// The orders of truncations, as far as they have one.
     truncations: Vec<Option<Box<[u8]>>>,
     /// Rows that left their keys.
@@ -52,52 +57,80 @@ pub struct Noted {
 }
 
 impl LocatedChanges {
-    /// Finds the last change of each key of `parts`, which come in the order of their segments, and the row
-    /// that the key had. `known` is what is remembered of earlier commits.
+    /// Begins with no change; `files` are those of all segments, one segment after the other.
+    pub fn begin(index: &Index, files: Vec<IndexedFile>) -> Self {
+        LocatedChanges {
+            located: Located::begin(index, files),
+            truncations: None,
+            noted: Noted::default(),
+            bases: Bases::default(),
+            incomplete: Vec::new(),
+            leaving: Vec::new(),
+        }
+    }
+
+    /// Takes a piece of the changes, in the order of the segments: of each key all, and none of keys that came
+    /// before. Finds the last change of each key and the row that the key had. `known` is what is
+    /// remembered of earlier commits.
     ///
     /// # Errors
     ///
     /// Runs that do not describe their segments.
-    pub fn find(
+    pub fn add(
+        &mut self,
         index: &Index,
         known: &KnownOrders,
         parts: &[SegmentChanges<'_>],
-    ) -> Result<LocatedChanges> {
-        let ranks = Ranks::new(parts, known);
-        let runs = key_changes(parts);
-        let runs: Vec<&[KeyChange<At>]> = runs.iter().map(Vec::as_slice).collect();
-        let files = parts.iter().flat_map(|part| part.files.iter().cloned());
-        let mut located = locate(index, files.collect(), &runs, &ranks)?;
-        if !ranks.truncations().is_empty() {
+    ) -> Result<()> {
+        let LocatedChanges {
+            located,
+            truncations,
+            noted,
+            bases,
+            leaving,
+            ..
+        } = self;
+        // They have the lowest key, and so come with the first piece.
+        let is_first = truncations.is_none();
+        let truncations =
+            truncations.get_or_insert_with(|| Ranks::new(parts, known, &[]).find_truncations());
+        let ranks = Ranks::new(parts, known, truncations);
+        if is_first && !truncations.is_empty() {
             let kept = ranks.survivors().filter_map(|key| index.get(key));
             located.empty(kept);
+            let orders = truncations.iter().map(Truncation::order);
+            let orders = orders.map(|order| order.map(|order| Box::from(order.bytes())));
+            noted.truncations.extend(orders);
         }
-        let mut bases = Bases::default();
+        let runs = key_changes(parts);
+        let runs: Vec<&[KeyChange<At>]> = runs.iter().map(Vec::as_slice).collect();
         bases.add(index, &ranks, parts);
-        for (key, at) in located.incomplete() {
-            if let Some(change) = change_at(parts, at) {
-                bases.add_incomplete(key, at.run, change);
+        located.add(index, &runs, &ranks, |found| {
+            if let Some(order) = ranks.order(found.last_order) {
+                noted.take(found.key, order, known);
             }
-        }
-        let incomplete = bases.finish();
-        let leaving = located
-            .removed()
-            .filter(|(_, at, _)| change_at(parts, at).is_some_and(|change| change.leaves));
-        let leaving = leaving.map(|(key, _, row)| (key, row)).collect();
-        let boxed = |at: &At| ranks.order(at).map(|order| Box::from(order.bytes()));
-        let changed = located.changed();
-        let keys = changed.filter_map(|(key, at)| Some((key, boxed(at)?)));
-        let noted = Noted {
-            keys: keys.collect(),
-            truncations: ranks.truncations().iter().map(boxed).collect(),
-            left: Vec::new(),
-        };
-        Ok(LocatedChanges {
-            located,
-            noted,
-            incomplete,
-            leaving,
+            let Some(change) = change_at(parts, found.change) else {
+                return;
+            };
+            bases.add_incomplete(found.key, found.change.run, change);
+            if let Some(row) = found.old.filter(|_| change.leaves) {
+                leaving.push((found.key, row));
+            }
         })
+    }
+
+    /// All changes have come: finds where the rows that are yet to be made take their values from.
+    pub fn finish(&mut self) {
+        self.incomplete = std::mem::take(&mut self.bases).finish();
+    }
+
+    /// Returns about how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let incomplete = self.incomplete.iter().map(Incomplete::memory_bytes);
+        self.located.memory_bytes()
+            + self.noted.memory_bytes()
+            + self.bases.memory_bytes()
+            + incomplete.sum::<usize>()
     }
 
     /// Returns the files of the table whose deletion vectors are needed.
@@ -192,6 +225,25 @@ fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
 }
 
 impl Noted {
+    /// Takes the order of a key, which is above those before. What is more than `known` holds would be
+    /// forgotten with the first of it.
+    fn take(&mut self, key: KeyNumber, order: Order<'_>, known: &KnownOrders) {
+        self.keys.push_back((key, Box::from(order.bytes())));
+        self.key_bytes += KnownOrders::bytes_of(order);
+        while self.key_bytes > known.bytes_max() {
+            let Some((_, order)) = self.keys.pop_front() else {
+                break;
+            };
+            let bytes = KnownOrders::bytes_of(Order::of(&order));
+            self.key_bytes = self.key_bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// Returns about how many bytes of memory they take.
+    pub fn memory_bytes(&self) -> usize {
+        self.key_bytes
+    }
+
     /// Remembers them.
     pub fn note(&self, known: &mut KnownOrders, now_ms: i64) {
         // First: one without an order makes those of before count no more.

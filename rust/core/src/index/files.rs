@@ -32,6 +32,11 @@ impl IndexedFile {
             .with("rows", rows)),
         }
     }
+
+    /// Returns about how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.path.len() + size_of::<Self>()
+    }
 }
 
 /// The rows of new files, each of which belongs to one change.

@@ -71,6 +71,7 @@ impl Default for CommitSettings {
 
 impl CommitSettings {
     pub(super) fn limits(&self) -> CommitLimits {
+        let limits = CommitLimits::default();
         let ms = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         CommitLimits {
             conflicts_max: self.conflicts_max,
@@ -79,6 +80,7 @@ impl CommitSettings {
             unknown_pause_min_ms: ms(self.unknown_pause_min),
             unknown_pause_max_ms: ms(self.unknown_pause_max),
             unbuilt_max: None,
+            changes_max: limits.changes_max,
             one_owner: self.one_owner,
             rollback: self.rollback,
             state_location: self.state_location,
@@ -241,6 +243,15 @@ impl TableCommitter {
         &self.looks
     }
 
+    /// Returns what became of the index of a table with changes so far.
+    #[cfg(test)]
+    pub(super) async fn index_counts(&self) -> super::changed::IndexCounts {
+        match &self.changes {
+            Some(changes) => changes.index_counts().await,
+            None => super::changed::IndexCounts::default(),
+        }
+    }
+
     /// Gives it another pool of memory than the process's.
     #[cfg(test)]
     #[must_use]
@@ -307,6 +318,9 @@ impl TableCommitter {
         *lock(&self.watch) = OwnerWatch::default();
         // Others have changed the table since.
         lock(&self.trust).learn(Some(Remembered::Stale));
+        if let Some(changes) = &self.changes {
+            changes.take_over();
+        }
     }
 
     /// Ends the term: another process commits from now on, and keeps an index of its own.
@@ -318,7 +332,8 @@ impl TableCommitter {
 
     pub(super) fn limits(&self) -> CommitLimits {
         let mut limits = self.settings.limits();
-        if self.changes.is_some() {
+        if let Some(changes) = &self.changes {
+            limits.changes_max = changes.changes_max();
             limits.one_owner = true;
             limits.unbuilt_max = Some(UNBUILT_MAX);
         }

@@ -187,15 +187,52 @@ impl<'a> Run<'a> {
 
     async fn submit(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
         let committer = self.committer;
-        let submitting = self.build_and_send(submission);
+        let mut old = None;
+        if committer.changes.is_some() {
+            match committer.cancel.or(self.prepare(&submission)).await {
+                None => return self.machine.cancelled(),
+                Some(Err(error)) => return self.machine.answered(Answer::NotSent(error)),
+                Some(Ok(manifests)) => old = Some(manifests),
+            }
+        }
+        let submitting = self.build_and_send(submission, old);
         committer.looks.in_turn(submitting).await
     }
 
-    /// BUILD and SUBMIT.
-    async fn build_and_send(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
+    /// Brings the index of a table with changes to the snapshot that the commit builds on, and returns the
+    /// manifests of that.
+    async fn prepare(&self, submission: &Submission<LoadedTable>) -> Result<Vec<ManifestFile>> {
+        let committer = self.committer;
+        let identity = &committer.identity;
+        let LoadedTable {
+            metadata, storage, ..
+        } = &submission.base;
+        let base = plan::base(metadata, &identity.branch);
+        let old = old_manifests(storage, &base, Some(&committer.list)).await?;
+        if let Some(changes) = &committer.changes {
+            let attempt = ChangedAttempt {
+                loaded: &submission.base,
+                base: &base,
+                wid: &identity.wid,
+                branch: &identity.branch,
+                commit_id: submission.commit_id,
+                snapshot_id: submission.snapshot_id,
+                segments: &[],
+            };
+            changes.prepare(&attempt, &old).await?;
+        }
+        Ok(old)
+    }
+
+    /// BUILD and SUBMIT; `old` are the manifests of the base where they are known.
+    async fn build_and_send(
+        &mut self,
+        submission: Submission<LoadedTable>,
+        old: Option<Vec<ManifestFile>>,
+    ) -> Action<LoadedTable> {
         let committer = self.committer;
         let cancel = &committer.cancel;
-        let commit = match cancel.or(self.build(&submission)).await {
+        let commit = match cancel.or(self.build(&submission, old)).await {
             None => return self.machine.cancelled(),
             Some(Err(Unbuilt::Failed(error))) => {
                 return self.machine.answered(Answer::NotSent(error));
@@ -237,6 +274,7 @@ impl<'a> Run<'a> {
     async fn build(
         &mut self,
         submission: &Submission<LoadedTable>,
+        old: Option<Vec<ManifestFile>>,
     ) -> Result<TableCommit, Unbuilt> {
         let committer = self.committer;
         let LoadedTable {
@@ -245,7 +283,10 @@ impl<'a> Run<'a> {
         let identity = &committer.identity;
         let base = plan::base(metadata, &identity.branch);
         let (commit_id, snapshot_id) = (submission.commit_id, submission.snapshot_id);
-        let old = old_manifests(storage, &base, Some(&committer.list)).await?;
+        let old = match old {
+            Some(old) => old,
+            None => old_manifests(storage, &base, Some(&committer.list)).await?,
+        };
         let all = self.machine.segments();
         let segments = submission.batch.iter();
         let segments: Vec<(usize, &Segment)> = segments

@@ -3,6 +3,7 @@
 mod cases;
 mod changed;
 mod changed_cases;
+mod changed_index;
 mod changed_keys;
 mod changed_model;
 mod changed_races;

@@ -18,7 +18,8 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataR
 
 use crate::storage::{TableStorage, find_sink_error};
 
-const BATCH_ROWS: usize = 8_192;
+/// Rows whose keys are read at a time.
+pub(super) const BATCH_ROWS: usize = 8_192;
 /// Bytes at the end of a file that are read at once.
 const FOOTER_BYTES: usize = 64 << 10;
 

@@ -6,16 +6,17 @@
 //! snapshot before the one that was followed last, is read anew: rows that were deleted may be there
 //! again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use frazil_core::change::KeyPlan;
-use frazil_core::commit::outcome::is_in_history;
+use frazil_core::commit::outcome::descends_from;
+use frazil_core::delete::DeletionVector;
 use frazil_core::index::catch_up::Caught;
 use frazil_core::index::files::IndexedFile;
-use frazil_core::index::table::{Delta, check_bytes};
+use frazil_core::index::table::{Allowed, Delta, check_bytes};
 use frazil_core::index::{Index, KeyForm, KeyHasher};
 use frazil_core::limits::MANIFEST_TABLE_TURNS;
 use frazil_core::memory::Use;
@@ -25,15 +26,16 @@ use iceberg::spec::{ManifestFile, TableMetadata};
 use uuid::Uuid;
 
 use super::kept::Kept;
-use super::{Reader, Reading, catch_up};
+use super::{Ahead, Reader, Reading, catch_up};
 use crate::delete::{Entries, KnownDeletes, LiveFiles};
 use crate::failpoint;
 use crate::memory::{Draw, Memory};
+use crate::runtime::compute;
 use crate::storage::TableStorage;
 
 /// Rows of files that are gone from which on their keys are taken out of the index, when they are a
 /// quarter of it.
-const DEAD_ROWS_MIN: u64 = 1 << 16;
+const DEAD_ROWS_MIN: u64 = if cfg!(test) { 100 } else { 1 << 16 };
 
 /// The index of a table, its files, and what else its commits go on with.
 #[derive(Debug)]
@@ -51,8 +53,7 @@ pub(crate) struct Tracked {
     /// Whether the index has the keys of all its files.
     is_whole: bool,
     memory: Arc<Memory>,
-    drawn: Option<Draw>,
-    drawn_bytes: u64,
+    drawn: Draw,
 }
 
 impl Tracked {
@@ -70,20 +71,30 @@ impl Tracked {
             dead_rows: 0,
             is_whole: true,
             memory: Arc::clone(memory),
-            drawn: None,
-            drawn_bytes: 0,
+            drawn: memory.draw(Use::KeyIndex, 0),
         }
     }
 
-    /// Tells whether it is of use for the table as it is now.
-    pub(crate) fn fits(&self, metadata: &TableMetadata, branch: &str, plan: &KeyPlan) -> bool {
-        let in_history =
-            |id: i64| metadata.snapshot_by_id(id).is_some() && is_in_history(metadata, branch, id);
-        self.is_whole
-            && self.table == metadata.uuid()
-            && self.plan.fingerprint() == plan.fingerprint()
-            && self.index.form() == KeyForm::of(plan.bytes_max())
-            && self.snapshot.is_none_or(in_history)
+    /// Returns why it is of no use for the table as it is now.
+    pub(crate) fn unfit(
+        &self,
+        metadata: &TableMetadata,
+        branch: &str,
+        plan: &KeyPlan,
+    ) -> Option<&'static str> {
+        if !self.is_whole {
+            return Some("something went wrong half-way");
+        }
+        if self.table != metadata.uuid() {
+            return Some("the table was replaced");
+        }
+        let is_same = self.plan.fingerprint() == plan.fingerprint();
+        if !is_same || self.index.form() != KeyForm::of(plan.bytes_max()) {
+            return Some("the columns of the key are others");
+        }
+        let descends = |id: i64| descends_from(metadata, branch, id);
+        let is_lost = !self.snapshot.is_none_or(descends);
+        is_lost.then_some("the branch does not descend from the snapshot that was followed last")
     }
 
     /// Returns how keys become bytes.
@@ -101,7 +112,8 @@ impl Tracked {
         self.is_whole
     }
 
-    /// Becomes true to the snapshot `head` with these manifests.
+    /// Becomes true to the snapshot `head` with these manifests. The data files whose keys are read for it
+    /// are counted in `files_read`, also before an error.
     ///
     /// # Errors
     ///
@@ -112,6 +124,7 @@ impl Tracked {
         storage: &TableStorage,
         manifests: &[ManifestFile],
         head: Option<i64>,
+        files_read: &mut u64,
     ) -> Result<()> {
         let entries = self.read_unseen(storage, manifests).await?;
         self.is_whole = false;
@@ -119,22 +132,23 @@ impl Tracked {
         if self.live.equality_deletes > 0 {
             return Err(has_equality_deletes(self.live.equality_deletes));
         }
-        self.drop_gone()?;
+        // Of rows that were deleted until then nothing is read.
+        self.snapshot = head;
+        compute(|| self.drop_gone()).await?;
         let new = self.add_new()?;
-        if !new.is_empty()
-            && let Err(error) = self.read_keys(storage, &new).await
-        {
-            // A later try reads them again.
-            for file in &new {
-                self.index.drop_file(file.number);
-            }
-            self.is_whole = true;
-            return Err(error);
+        let mut whole = 0;
+        let read = match new.is_empty() {
+            true => Ok(()),
+            false => self.read_keys(storage, &new, &mut whole).await,
+        };
+        // A later try goes on with the others.
+        for file in new.iter().skip(whole) {
+            self.index.drop_file(file.number);
         }
         self.is_whole = true;
-        self.snapshot = head;
         self.count();
-        Ok(())
+        *files_read += whole as u64;
+        read
     }
 
     async fn read_unseen(
@@ -166,10 +180,19 @@ impl Tracked {
             let rows = self.index.drop_file(number).map_or(0, |file| file.rows);
             self.dead_rows = self.dead_rows.saturating_add(u64::from(rows));
         }
+        self.shrink()
+    }
+
+    /// Takes keys of files that are gone out of the index when they are a part of it that counts. A row
+    /// that is gone with its file may have left its key before.
+    fn shrink(&mut self) -> Result<()> {
         let entries = self.index.entries() as u64;
-        if self.dead_rows > DEAD_ROWS_MIN && self.dead_rows > entries / 4 {
+        if self.dead_rows < DEAD_ROWS_MIN || self.dead_rows < entries / 4 {
+            return Ok(());
+        }
+        self.dead_rows = 0;
+        if self.index.dead_entries() as u64 >= entries / 4 {
             self.index.compact()?;
-            self.dead_rows = 0;
         }
         Ok(())
     }
@@ -193,7 +216,12 @@ impl Tracked {
         Ok(added)
     }
 
-    async fn read_keys(&mut self, storage: &TableStorage, new: &[Reading]) -> Result<()> {
+    async fn read_keys(
+        &mut self,
+        storage: &TableStorage,
+        new: &[Reading],
+        whole: &mut usize,
+    ) -> Result<()> {
         failpoint::pass("index.before-read")?;
         let begun = Instant::now();
         let paths: BTreeSet<Arc<str>> = new.iter().map(|file| Arc::clone(&file.path)).collect();
@@ -203,17 +231,32 @@ impl Tracked {
             let known = known.get(&file.path)?;
             Some((file.number, &known.vector))
         });
-        let vectors = vectors.collect();
+        let vectors: BTreeMap<u32, &DeletionVector> = vectors.collect();
+        let deleted = vectors.values().map(|vector| vector.len());
+        let rows = new.iter().map(|file| file.rows);
+        let rows = rows.sum::<u64>().saturating_sub(deleted.sum());
+        let ahead = Ahead::within(self.allowed().now, new);
+        let batches = ahead.batch_bytes(rows);
+        let needed = self.bytes_with_rows(rows);
+        let needed = needed.saturating_add(batches + ahead.pending_bytes(rows));
+        check_bytes(needed, self.allowed())?;
         let reader = Reader {
             storage,
             plan: &self.plan,
             hasher: &self.hasher,
+            ahead,
         };
-        let allowed = room(&self.memory, self.drawn_bytes);
-        let check = |bytes: usize| check_bytes(bytes, allowed);
+        let _batches = self.memory.draw(Use::Commits, batches);
+        let others = self.live.memory_bytes() + self.kept.memory_bytes();
+        let (memory, drawn) = (&self.memory, &mut self.drawn);
+        let check = |bytes: usize| {
+            let bytes = (bytes + others) as u64;
+            check_bytes(bytes, allowed(memory, drawn))?;
+            drawn.resize(bytes);
+            Ok(())
+        };
         let index = &mut self.index;
-        let caught = catch_up(&reader, index, new.to_vec(), &vectors, check).await?;
-        check(self.index.memory().heap)?;
+        let caught = catch_up(&reader, index, new.to_vec(), &vectors, check, whole).await?;
         tracing::info!(
             table = %self.table,
             files = new.len(),
@@ -223,6 +266,16 @@ impl Tracked {
             "keys of data files were read"
         );
         self.warn_of_duplicates(storage, &caught).await
+    }
+
+    /// Returns about how many bytes it takes when the keys of `rows` more rows are in the index.
+    fn bytes_with_rows(&self, rows: u64) -> u64 {
+        let files = self.index.files();
+        let rows_max = files.iter().map(|(_, file)| u64::from(file.rows)).max();
+        let keys = (self.index.entries() as u64).saturating_add(rows);
+        let (number, form) = (u64::from(files.next()), self.index.form());
+        let index = Index::bytes_for(form, keys, number, rows_max.unwrap_or_default());
+        index.saturating_add((self.live.memory_bytes() + self.kept.memory_bytes()) as u64)
     }
 
     /// Says when live rows have the same key. A row that somebody deleted in the same snapshot is none.
@@ -260,7 +313,12 @@ impl Tracked {
         snapshot_id: i64,
     ) -> Result<()> {
         self.is_whole = false;
+        let dropped = delta.dropped().iter();
+        let rows = dropped.filter_map(|number| Some(self.index.files().get(*number)?.rows));
+        let rows = rows.map(u64::from).sum();
+        self.dead_rows = self.dead_rows.saturating_add(rows);
         self.index.apply(delta)?;
+        self.shrink()?;
         self.is_whole = true;
         for (path, known) in deletes {
             self.kept.keep_deletes(path, known);
@@ -275,23 +333,34 @@ impl Tracked {
         self.kept.keep_manifest(path, bytes);
     }
 
-    /// Returns how many bytes of memory the index may have.
-    pub(crate) fn room(&self) -> usize {
-        room(&self.memory, self.drawn_bytes)
+    /// Checks that there is memory for the index with the keys of `delta`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check_bytes`].
+    pub(crate) fn check_room(&self, delta: &Delta) -> Result<()> {
+        let others = self.live.memory_bytes() + self.kept.memory_bytes();
+        let needed = self.index.bytes_with(delta).saturating_add(others as u64);
+        check_bytes(needed, self.allowed())
+    }
+
+    fn allowed(&self) -> Allowed {
+        allowed(&self.memory, &self.drawn)
     }
 
     /// Counts the memory that it takes now.
     fn count(&mut self) {
         let bytes = self.index.memory().heap + self.live.memory_bytes() + self.kept.memory_bytes();
-        self.drawn_bytes = bytes as u64;
-        self.drawn = Some(self.memory.draw(Use::KeyIndex, bytes as u64));
+        self.drawn.resize(bytes as u64);
     }
 }
 
 /// What there is beside what is drawn already.
-fn room(memory: &Memory, drawn: u64) -> usize {
-    let room = memory.room().saturating_add(drawn);
-    usize::try_from(room).unwrap_or(usize::MAX)
+fn allowed(memory: &Memory, drawn: &Draw) -> Allowed {
+    Allowed {
+        now: memory.room().saturating_add(drawn.bytes()),
+        ever: memory.lasting_room().saturating_add(drawn.bytes()),
+    }
 }
 
 fn has_equality_deletes(files: usize) -> SinkError {

@@ -35,6 +35,7 @@ use super::{ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt};
 use crate::index::{Tracked, key_columns, read_rows};
 use crate::memory::Memory;
 use crate::redact;
+use crate::runtime::compute;
 use crate::writer::{TableWriter, TableWriterConfig};
 
 /// Rows that are made at once, as long as it is not known how large they are.
@@ -145,10 +146,11 @@ pub(super) async fn complete(
         let some = rows.get(at..end).unwrap_or_default();
         let loaded = making.load(some, &arrow).await?;
         let _drawn = making.memory.draw(Use::Commits, 2 * loaded.bytes as u64);
-        let made = making.make(some, at, &loaded, (fields, &arrow), &mut absent)?;
+        let made =
+            compute(|| making.make(some, at, &loaded, (fields, &arrow), &mut absent)).await?;
         if let (Some((batch, nulled)), None) = (made, absent.segment) {
             completed.nulled += nulled;
-            writer.write(batch)?;
+            compute(|| writer.write(batch)).await?;
         }
         let each = (loaded.bytes / some.len().max(1)).max(1);
         count = (READ_BYTES / each).clamp(ROWS_MIN, ROWS_MAX);
