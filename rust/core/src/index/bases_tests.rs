@@ -250,20 +250,27 @@ struct Step {
 
 fn stream(random: &mut Random) -> Vec<Step> {
     let is_ordered = random.below(3) > 0;
-    let steps = (1..=3 + random.below(6)).map(|number| {
+    let mut steps: Vec<Step> = Vec::new();
+    for number in 0..3 + random.below(6) {
+        // One place of the source has one change, which may be delivered again.
+        if random.below(5) == 0 && !steps.is_empty() {
+            let again = random.below(steps.len() as u64) as usize;
+            steps.push(steps[again].clone());
+            continue;
+        }
         let key = random.below(3) as u8 + 1;
         let kind = random.below(5);
         let from = random.below(3) as u8 + 1;
         let late = random.below(2) * random.below(4);
-        let place = number.saturating_sub(late) as u8;
-        Step {
+        let place = number.saturating_sub(late) * 12 + number;
+        steps.push(Step {
             key,
             kind,
             from: (kind == 4 && from != key).then_some(from),
-            order: is_ordered.then(|| order(place, false)),
-        }
-    });
-    steps.collect()
+            order: is_ordered.then(|| order(place as u8, false)),
+        });
+    }
+    steps
 }
 
 // The model decides over whole rows, and of keys that it is told all of.
