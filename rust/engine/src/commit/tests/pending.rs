@@ -73,7 +73,7 @@ async fn a_row_that_another_writer_deleted_has_no_value() {
     table.commit_foreign(gone).await;
     let segment = table.segment(1, 0, &[lacking(1, 1), put((2, 0, 22))]).await;
     let outcomes = table.committer.commit(vec![segment]).await;
-    let SegmentOutcome::Rejected(reason) = &outcomes[0] else {
+    let (_, SegmentOutcome::Rejected(reason)) = &outcomes[0] else {
         panic!("{outcomes:?}");
     };
     let places = frazil_core::commit::validate::absent_records(&reason.to_string());
