@@ -12,6 +12,7 @@ use frazil_core::commit::summary::FileChanges;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::segment::partition_number;
 use frazil_core::index::changed::{LocatedChanges, Pending, SegmentChanges as RunOf};
+use frazil_core::index::files::IndexedFile;
 use frazil_core::index::pieces::Pieces;
 use frazil_core::index::resolve::Resolution;
 use frazil_core::index::truncations::{Truncations, Unsure};
