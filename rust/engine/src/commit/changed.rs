@@ -213,7 +213,10 @@ impl Changes {
             .await;
         // Where the table does not have what is known of it, all of it is read anew.
         // And one that is too large gives its memory back.
-        let is_wrong = |error: &Unbuilt| matches!(error, Unbuilt::Failed(error) if [ENTRIES_GONE, INDEX_TOO_LARGE].contains(&error.code()));
+        let is_wrong = |error: &Unbuilt| match error {
+            Unbuilt::Failed(error) => [ENTRIES_GONE, INDEX_TOO_LARGE].contains(&error.code()),
+            Unbuilt::Unusable(..) => false,
+        };
         let is_ours = !self.is_elsewhere.load(Ordering::Relaxed);
         if is_ours && !made.as_ref().is_err_and(is_wrong) {
             held.tracked = Some(tracked);

@@ -12,7 +12,7 @@ use frazil_core::commit::anchor::Anchor;
 use frazil_core::commit::attempt::CommitMachine;
 use frazil_core::commit::location::Keep;
 use frazil_core::commit::outcome::SegmentOutcome;
-use frazil_core::commit::plan::{self, Attempt, CommitIdentity, CommitPlan};
+use frazil_core::commit::plan::{self, Attempt, Base, CommitIdentity, CommitPlan};
 use frazil_core::commit::state::WriterState;
 use frazil_core::commit::summary::FileChanges;
 use frazil_core::commit::validate::RejectReason;
@@ -224,6 +224,19 @@ impl<'a> Run<'a> {
         Ok(old)
     }
 
+    /// Returns the manifests of the base, if they are not `known`.
+    async fn old(
+        &self,
+        storage: &TableStorage,
+        base: &Base,
+        known: Option<Vec<ManifestFile>>,
+    ) -> Result<Vec<ManifestFile>> {
+        match known {
+            Some(known) => Ok(known),
+            None => old_manifests(storage, base, Some(&self.committer.list)).await,
+        }
+    }
+
     /// BUILD and SUBMIT; `old` are the manifests of the base where they are known.
     async fn build_and_send(
         &mut self,
@@ -283,10 +296,7 @@ impl<'a> Run<'a> {
         let identity = &committer.identity;
         let base = plan::base(metadata, &identity.branch);
         let (commit_id, snapshot_id) = (submission.commit_id, submission.snapshot_id);
-        let old = match old {
-            Some(old) => old,
-            None => old_manifests(storage, &base, Some(&committer.list)).await?,
-        };
+        let old = self.old(storage, &base, old).await?;
         let all = self.machine.segments();
         let segments = submission.batch.iter();
         let segments: Vec<(usize, &Segment)> = segments
