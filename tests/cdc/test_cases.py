@@ -214,14 +214,59 @@ def test_the_placeholder_in_a_mysql_row_is_lost(t: Topic) -> Iterator[Step]:
     yield [row], [(1, text)]
 
 
-# Promise: a change that leaves a value out is a dead letter, which says how the source sends it; the
-# placeholder is not written, and the row stays as it is
-@case()
+LEFT_OUT = "__debezium_unavailable_value"
+
+
+# Promise: an update that leaves a long value out (TOAST) keeps it, from the same commit or from the table
+@case(version=3)
 def test_a_value_that_was_left_out_is_overwritten(t: Topic) -> Iterator[Step]:
     yield [t.insert(1, t.row(1, "long")), t.insert(2, t.row(2, "b"))], [(1, "long"), (2, "b")]
-    left_out = t.update(3, t.row(1, "__debezium_unavailable_value", n=5))
+    left_out = t.update(3, t.row(1, LEFT_OUT, n=5))
     yield [left_out, t.update(4, t.row(2, "c"))], [(1, "long"), (2, "c")]
-    assert t.letters() == [("CHANGE_VALUE_UNAVAILABLE", 2)]
+    assert dict(t.rows("id, n"))[1] == 5
+    # In one commit: after a change that has the value, and after one that left it out too.
+    both = [t.update(5, t.row(1, "new", n=6)), t.update(6, t.row(1, LEFT_OUT, n=7))]
+    twice = [t.update(7, t.row(2, LEFT_OUT, n=8)), t.update(8, t.row(2, LEFT_OUT, n=9))]
+    yield [*both, *twice], [(1, "new"), (2, "c")]
+    assert t.rows("id, n") == [(1, 7), (2, 9)]
+    assert t.letters() == []
+
+
+@case(version=2, partition_by="v")
+def test_a_row_whose_value_was_left_out_lands_in_no_partition(t: Topic) -> Iterator[Step]:
+    yield [t.insert(1, t.row(1, "long")), t.insert(2, t.row(2, "b"))], [(1, "long"), (2, "b")]
+    yield [t.update(3, t.row(1, LEFT_OUT, n=5))], [(1, "long"), (2, "b")]
+    planned = read_with_java(t.view.location(), "files")
+    assert sorted(file["partition"] for file in planned) == ["v=b", "v=long"]
+
+
+# Promise: a value that was left out and that no row of the table has is a dead letter, which says how the
+# source sends it; the placeholder is not written
+@case()
+def test_a_value_that_nobody_has_is_the_placeholder(t: Topic) -> Iterator[Step]:
+    yield [t.insert(1, t.row(1, "a"))], [(1, "a")]
+    yield [t.update(2, t.row(7, LEFT_OUT)), t.update(3, t.row(1, LEFT_OUT, n=2))], [(1, "a")]
+    assert t.letters() == [("CHANGE_VALUE_UNAVAILABLE", 1)]
+
+
+@case(unavailable_values="null")
+def test_a_value_that_nobody_has_stops_the_task(t: Topic) -> Iterator[Step]:
+    yield [t.insert(1, t.row(1, "a"))], [(1, "a")]
+    yield [t.update(2, t.row(7, LEFT_OUT)), t.update(3, t.row(1, LEFT_OUT, n=2))], [(1, "a"), (7, None)]
+    assert t.letters() == []
+
+
+# Promise: with soft deletes a deleted row stays with its last values and is marked; when it comes again it is
+# not
+@case(soft_delete_column="_deleted", version=3)
+def test_a_row_that_comes_again_stays_marked(t: Topic) -> Iterator[Step]:
+    yield [t.insert(1, t.row(1, "a", n=1)), t.insert(2, t.row(2, "b"))], [(1, "a"), (2, "b")]
+    yield [*t.delete(3, 1), *t.delete(4, 9)], [(1, "a"), (2, "b")]
+    assert t.rows("id, n, _deleted") == [(1, 1, True), (2, None, False)]
+    yield [*t.delete(3, 1), *t.delete(5, 2), t.insert(6, t.row(2, "c"))], [(1, "a"), (2, "c")]
+    assert t.rows("id, _deleted") == [(1, True), (2, False)]
+    yield [t.update(7, t.row(2, LEFT_OUT, n=3)), *t.delete(8, 2), t.insert(9, t.row(1, "d"))], [(1, "d"), (2, "c")]
+    assert t.rows("id, n, _deleted") == [(1, None, False), (2, 3, True)]
 
 
 # Promise: three commits that delete from one data file leave one vector, and Iceberg's Java library,

@@ -8,13 +8,14 @@
 //! |---|---|---|
 //! | `key` | fixed\[16\] | the key's number, big-endian |
 //! | `order` | binary, optional | what orders the change in its source |
-//! | `flags` | int | 1: the key has a new row; 2: it is what a snapshot of the source found; 4: the source's table was emptied, and there is no key |
+//! | `flags` | int | 1: the key has a new row; 2: it is what a snapshot of the source found; 4: the source's table was emptied, and there is no key; 8: the row is pending (with 1), or only marks the key's row as deleted; 16: the row goes because it gets another key, which another record tells; 32: which its record tells, and the row lacks values |
 //! | `partition` | int | the source partition, by its place among the segment's ranges |
 //! | `offset` | long | the record's offset |
-//! | `file`, `row` | int, optional | the new row: the file's place among the segment's (manifests in their order, entries in theirs) and the row's in the file |
+//! | `file`, `row` | int, optional | the new row: the file's place among the segment's (manifests in their order, entries in theirs; a pending row's among its pending files) and the row's in the file |
 //!
 //! Changes of one key stand in the order in which they came. What the keys are numbers of stands in
-//! the file, and is checked: numbers of another form or of other columns are other keys.
+//! the file, and is checked: numbers of another form or of other columns are other keys. So do the places of
+//! the pending files ([`frazil_core::change::pending`]), as `[[path, bytes, rows], …]`.
 
 mod owner;
 
@@ -27,8 +28,8 @@ use arrow_array::{Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, Int32Array
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use frazil_core::change::Order;
 pub use frazil_core::change::keyrun::{Effect, KeyRun, RunChange};
+use frazil_core::change::{Order, PendingFile};
 use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::KeyRunRef;
 use frazil_core::index::pieces::MoreChanges;
@@ -43,6 +44,7 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -57,6 +59,11 @@ pub const NAME_ENDS: &str = "-keys.parquet";
 const UPSERT: i32 = 1;
 const SNAPSHOT: i32 = 2;
 const TRUNCATION: i32 = 4;
+const PENDING: i32 = 8;
+const LEAVES: i32 = 16;
+const MOVES: i32 = 32;
+const MARK_OF_MOVE: i32 = PENDING | MOVES;
+const PENDING_ROW: i32 = UPSERT | PENDING;
 const KEY_BYTES: i32 = 16;
 const BATCH_ROWS: usize = 8_192;
 /// Changes of one page: a commit holds a page of each of its runs.
@@ -71,6 +78,7 @@ const FORM: &str = "frazil.key-form";
 const KEY: &str = "frazil.key";
 const RANGES_DIGEST: &str = "frazil.ranges-sha256";
 const RANGES: &str = "frazil.ranges";
+const PENDING_FILES: &str = "frazil.pending";
 
 /// Whose changes a run has, and what its keys are; part of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +167,9 @@ pub async fn fetch_key_run(
     identity: &KeyRunIdentity,
     bounds: KeyRunBounds,
 ) -> Result<StoredRun> {
-    let run = StoredRun {
+    let mut run = StoredRun {
+        pending: Vec::new(),
+        pending_rows: Vec::new(),
         bytes: fetch(storage, announced).await?,
         path: announced.path.clone(),
         rows: announced.rows,
@@ -180,9 +190,18 @@ pub struct StoredRun {
     rows: u64,
     form: KeyForm,
     bounds: KeyRunBounds,
+    /// The files with pending rows.
+    pending: Vec<PendingFile>,
+    /// Their rows.
+    pending_rows: Vec<u64>,
 }
 
 impl StoredRun {
+    /// Returns the files with pending rows, by whose places changes name their rows.
+    pub fn pending(&self) -> &[PendingFile] {
+        &self.pending
+    }
+
     /// Returns the bytes that it takes in memory.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.bounds.file_rows.len() * size_of::<u64>()
@@ -203,7 +222,7 @@ impl StoredRun {
         })
     }
 
-    fn check_owner(&self, identity: &KeyRunIdentity) -> Result<()> {
+    fn check_owner(&mut self, identity: &KeyRunIdentity) -> Result<()> {
         let builder = open(self.bytes.clone())?;
         let count = builder.metadata().file_metadata().num_rows();
         if u64::try_from(count) != Ok(self.rows) {
@@ -216,6 +235,8 @@ impl StoredRun {
                 );
             }
         }
+        self.pending = pending_files(builder.metadata())?;
+        self.pending_rows = self.pending.iter().map(|file| file.rows).collect();
         Ok(())
     }
 
@@ -326,7 +347,9 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
     };
     let long = Some(&identity.ranges).filter(|ranges| !ranges.fit());
     let long = long.map(|ranges| (RANGES, ranges.to_text()));
-    let entries = identity.entries().into_iter().chain(long);
+    let pending = Some(run.pending()).filter(|files| !files.is_empty());
+    let pending = pending.map(|files| (PENDING_FILES, pending_text(files)));
+    let entries = identity.entries().into_iter().chain(long).chain(pending);
     let entries = entries.map(|(key, value)| KeyValue::new(key.to_owned(), value));
     let level = ZstdLevel::try_new(1).map_err(|error| failed(&error))?;
     let properties = WriterProperties::builder()
@@ -352,6 +375,25 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn pending_text(files: &[PendingFile]) -> String {
+    let files = files
+        .iter()
+        .map(|file| json!([file.path, file.bytes, file.rows]));
+    Value::from_iter(files).to_string()
+}
+
+fn pending_files(footer: &ParquetMetaData) -> Result<Vec<PendingFile>> {
+    let Some(text) = said(footer, PENDING_FILES) else {
+        return Ok(Vec::new());
+    };
+    let files: Vec<(String, u64, u64)> =
+        serde_json::from_str(text).map_err(|_| unusable("its pending files are malformed"))?;
+    let files = files
+        .into_iter()
+        .map(|(path, bytes, rows)| PendingFile { path, bytes, rows });
+    Ok(files.collect())
+}
+
 fn batch(run: &KeyRun, changes: &[RunChange]) -> Result<RecordBatch> {
     let internal = |error| SinkError::internal("keys of changes make no batch").caused_by(error);
     let count = changes.len();
@@ -367,7 +409,9 @@ fn batch(run: &KeyRun, changes: &[RunChange]) -> Result<RecordBatch> {
             .map_err(internal)?;
         orders.append_option(run.order(change).map(|order| order.bytes()));
         let at = match change.effect {
-            Effect::Upsert(at) => Some((small(at.file)?, small(at.row)?)),
+            Effect::Upsert(at) | Effect::Pending(at) | Effect::Mark(at) => {
+                Some((small(at.file)?, small(at.row)?))
+            }
             Effect::Delete | Effect::Truncate => None,
         };
         files.append_option(at.map(|(file, _)| file));
@@ -393,9 +437,14 @@ fn flags_of(change: &RunChange) -> i32 {
     let effect = match change.effect {
         Effect::Delete => 0,
         Effect::Upsert(_) => UPSERT,
+        Effect::Pending(_) => PENDING_ROW,
+        Effect::Mark(_) => PENDING,
         Effect::Truncate => TRUNCATION,
     };
-    effect | if change.is_snapshot { SNAPSHOT } else { 0 }
+    let snapshot = if change.is_snapshot { SNAPSHOT } else { 0 };
+    let leaves = if change.leaves { LEAVES } else { 0 };
+    let moves = if change.moves { MOVES } else { 0 };
+    effect | snapshot | leaves | moves
 }
 
 type Builder = ParquetRecordBatchReaderBuilder<Bytes>;
@@ -465,7 +514,12 @@ impl<'b> Part<'b> {
     fn read(
         &self,
         row: usize,
-        StoredRun { form, bounds, .. }: &StoredRun,
+        StoredRun {
+            form,
+            bounds,
+            pending_rows,
+            ..
+        }: &StoredRun,
         run: &mut KeyRun,
     ) -> Result<u128> {
         let key = <[u8; KEY_BYTES as usize]>::try_from(self.keys.value(row));
@@ -476,11 +530,19 @@ impl<'b> Part<'b> {
         let flags = self.flags.value(row);
         let is_null = (self.files.is_null(row), self.rows.is_null(row));
         let effect = match (flags & !SNAPSHOT, is_null) {
-            (0, (true, true)) => Effect::Delete,
+            (0 | LEAVES | MOVES, (true, true)) => Effect::Delete,
             (TRUNCATION, (true, true)) if key == 0 => Effect::Truncate,
             (UPSERT, (false, false)) => {
                 let at = (self.files.value(row), self.rows.value(row));
                 Effect::Upsert(location(at, &bounds.file_rows)?)
+            }
+            (PENDING_ROW, (false, false)) => {
+                let at = (self.files.value(row), self.rows.value(row));
+                Effect::Pending(location(at, pending_rows)?)
+            }
+            (PENDING | MARK_OF_MOVE, (false, false)) => {
+                let at = (self.files.value(row), self.rows.value(row));
+                Effect::Mark(location(at, pending_rows)?)
             }
             _ => return Err(unusable("a change does what there is not").with("flags", flags)),
         };
@@ -498,6 +560,9 @@ impl<'b> Part<'b> {
         }
         let change = RunChange::new(KeyNumber(key), effect, (partition, offset));
         let change = change.of_snapshot(flags & SNAPSHOT != 0);
+        let change = change
+            .leaving(flags & LEAVES != 0)
+            .moving(flags & MOVES != 0);
         run.push(&change, order.map(Order::of))?;
         Ok(key)
     }

@@ -28,7 +28,13 @@ async fn read_key_run(
 }
 
 fn decode(bytes: Vec<u8>, rows: u64) -> Result<KeyRun> {
-    let stored = StoredRun {
+    whole(&stored(bytes, rows)?)
+}
+
+fn stored(bytes: Vec<u8>, rows: u64) -> Result<StoredRun> {
+    let mut stored = StoredRun {
+        pending: Vec::new(),
+        pending_rows: Vec::new(),
         bytes: bytes.into(),
         path: NAME_ENDS.to_owned(),
         rows,
@@ -36,7 +42,7 @@ fn decode(bytes: Vec<u8>, rows: u64) -> Result<KeyRun> {
         bounds: bounds(),
     };
     stored.check_owner(&identity())?;
-    whole(&stored)
+    Ok(stored)
 }
 
 fn identity() -> KeyRunIdentity {
@@ -329,4 +335,59 @@ async fn a_run_says_whose_changes_it_has() {
     };
     let error = read_owner(&storage, &text).await.unwrap_err();
     assert_eq!(error.code(), "KEY_RUN_UNUSABLE");
+}
+
+fn pending(key: u128, effect: fn(Location) -> Effect, row: u32) -> RunChange {
+    RunChange::new(KeyNumber(key), effect(Location { file: 0, row }), (0, 9))
+}
+
+fn run_with_pending(changes: &[RunChange]) -> KeyRun {
+    let mut run = KeyRun::default();
+    for change in changes {
+        run.push(change, None).unwrap();
+    }
+    run.set_pending(vec![PendingFile {
+        path: "p".to_owned(),
+        bytes: 7,
+        rows: 3,
+    }]);
+    run
+}
+
+#[test]
+fn rows_that_lack_values_are_of_the_files_that_the_run_names() {
+    let written = run_with_pending(&[
+        pending(3, Effect::Pending, 0),
+        pending(4, Effect::Mark, 1).of_snapshot(true),
+        pending(5, Effect::Mark, 2).moving(true),
+        delete(6, 9).leaving(true),
+        delete(7, 9).moving(true),
+    ]);
+    let bytes = encode(&written, &identity()).unwrap();
+    let stored = stored(bytes, 5).unwrap();
+    assert_eq!(stored.pending(), written.pending());
+    let read = whole(&stored).unwrap();
+    assert_eq!(told(&read), told(&written));
+    let flags = |run: &KeyRun| {
+        let changes = run.changes().iter();
+        changes
+            .map(|one| (one.leaves, one.moves))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(flags(&read), flags(&written));
+    // One file with three rows: nothing else is a pending row.
+    for change in [
+        pending(3, Effect::Pending, 3),
+        pending(3, Effect::Mark, 3),
+        RunChange::new(
+            KeyNumber(3),
+            Effect::Pending(Location { file: 1, row: 0 }),
+            (0, 9),
+        ),
+        upsert(3, 0, 0, 9).moving(true),
+    ] {
+        let bytes = encode(&run_with_pending(&[change]), &identity()).unwrap();
+        let error = decode(bytes, 1).unwrap_err();
+        assert_eq!(error.code(), "KEY_RUN_UNUSABLE");
+    }
 }

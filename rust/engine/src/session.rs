@@ -22,11 +22,13 @@ mod masking;
 mod memory;
 mod open;
 mod outcomes;
+mod pending;
 mod routes;
 mod rows;
 mod sealing;
 mod spec;
 mod table;
+mod taking;
 mod truncations;
 
 use std::cell::{Cell, RefCell};

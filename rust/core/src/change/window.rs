@@ -89,11 +89,27 @@ impl<K: Ord + Clone, V> Window<K, V> {
 /// Truncations whose orders are kept: one of each source.
 const TRUNCATIONS_MAX: usize = 16;
 
+/// Rows that left their keys which are kept in mind.
+const LEFT_MAX: usize = 4_096;
+
+/// A row that a change of its key removed, and that its new row may need: the change comes in two records,
+/// and a commit may lie between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftRow {
+    /// The data file. The table may have let go of it meanwhile.
+    pub path: Arc<str>,
+    /// The length of the file.
+    pub bytes: u64,
+    /// The row's place in it.
+    pub row: u32,
+}
+
 /// The orders of the last changes of keys, deletes among them, and of truncations.
 #[derive(Debug)]
 pub struct KnownOrders {
     keys: Window<u128, Box<[u8]>>,
     truncations: VecDeque<(i64, Box<[u8]>)>,
+    left: VecDeque<(i64, KeyNumber, LeftRow)>,
 }
 
 impl KnownOrders {
@@ -102,7 +118,24 @@ impl KnownOrders {
         KnownOrders {
             keys: Window::new(window_ms, bytes_max),
             truncations: VecDeque::new(),
+            left: VecDeque::new(),
         }
+    }
+
+    /// Notes the row that a key had until a change gave the row another key.
+    pub fn note_left(&mut self, key: KeyNumber, row: LeftRow, now_ms: i64) {
+        self.left.retain(|(_, known, _)| *known != key);
+        self.left.push_back((now_ms, key, row));
+        if self.left.len() > LEFT_MAX {
+            self.left.pop_front();
+        }
+    }
+
+    /// Returns the row that a key had until a change gave the row another key.
+    pub fn left(&self, key: KeyNumber) -> Option<&LeftRow> {
+        let mut left = self.left.iter();
+        let found = left.find(|(_, known, _)| *known == key);
+        found.map(|(_, _, row)| row)
     }
 
     /// Returns the bytes that the order of a key takes.
@@ -180,6 +213,7 @@ impl KnownOrders {
         self.keys.expire(now_ms);
         let oldest = now_ms.saturating_sub(self.keys.window_ms);
         self.truncations.retain(|(at, _)| *at >= oldest);
+        self.left.retain(|(at, ..)| *at >= oldest);
     }
 
     /// Returns how many keys are known.
@@ -275,6 +309,29 @@ mod tests {
         known.note(K, Order::of(&other), 1);
         assert_eq!(known.order(K), Some(Order::of(&other)));
         assert_eq!(known.iter().count(), 1);
+    }
+
+    #[test]
+    fn rows_that_left_their_keys_are_kept_for_the_window() {
+        let mut known = KnownOrders::new(1_000, 1 << 20);
+        let at = |row| LeftRow {
+            path: "a".into(),
+            bytes: 7,
+            row,
+        };
+        known.note_left(K, at(1), 0);
+        known.note_left(K, at(2), 500);
+        assert_eq!(known.left(K), Some(&at(2)));
+        assert_eq!(known.left(KeyNumber(8)), None);
+        known.expire(1_500);
+        assert_eq!(known.left(K), Some(&at(2)));
+        known.expire(1_501);
+        assert_eq!(known.left(K), None);
+        for key in 0..=LEFT_MAX as u128 {
+            known.note_left(KeyNumber(key), at(3), 2_000);
+        }
+        assert_eq!(known.left(KeyNumber(0)), None);
+        assert_eq!(known.left(KeyNumber(1)), Some(&at(3)));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub enum MetadataSource {
     Headers,
     /// A field of its key, by its dotted path.
     KeyField(String),
+    /// Whether the source deleted the row, which stays.
+    Deleted,
 }
 
 impl MetadataSource {
@@ -327,6 +329,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         case_insensitive,
     };
     let changes = changes::read(reader, name, &beside);
+    let metadata_columns = changes::with_mark(metadata_columns, changes.as_ref());
     let config = TableConfig {
         name: name.to_owned(),
         ident,

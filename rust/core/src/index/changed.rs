@@ -1,18 +1,19 @@
 //! The changes of the segments of one commit: from their key runs to the rows that the commit deletes, and
 //! what is remembered of them once the table has it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
 use super::Location;
+use super::bases::{Base, Bases, Incomplete};
 use super::files::IndexedFile;
 use super::ranks::{At, Ranks, Truncation};
 use super::resolve::{Change, Counts, KeyChange, Located, Resolution};
 use super::table::{Delta, Index};
 use crate::change::Order;
-use crate::change::keyrun::{Effect, KeyRun};
-use crate::change::window::KnownOrders;
+use crate::change::keyrun::{Effect, KeyRun, RunChange};
+use crate::change::window::{KnownOrders, LeftRow};
 use crate::commit::outcome::is_made_by;
 use crate::commit::view::TableView;
 use crate::delete::DeletionVector;
@@ -38,6 +39,9 @@ pub struct LocatedChanges {
     /// The truncations of the commit, once its first piece has come.
     truncations: Option<Vec<Truncation>>,
     noted: Noted,
+    bases: Bases,
+    incomplete: Vec<Incomplete>,
+    leaving: Vec<(KeyNumber, Location)>,
 }
 
 /// The orders of a commit's changes: as many as are remembered, the last ones.
@@ -48,6 +52,8 @@ pub struct Noted {
     key_bytes: usize,
     /// The orders of truncations, as far as they have one.
     truncations: Vec<Option<Box<[u8]>>>,
+    /// Rows that left their keys.
+    left: Vec<(KeyNumber, LeftRow)>,
 }
 
 impl LocatedChanges {
@@ -57,6 +63,9 @@ impl LocatedChanges {
             located: Located::begin(index, files),
             truncations: None,
             noted: Noted::default(),
+            bases: Bases::default(),
+            incomplete: Vec::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -77,6 +86,9 @@ impl LocatedChanges {
             located,
             truncations,
             noted,
+            bases,
+            leaving,
+            ..
         } = self;
         // They have the lowest key, and so come with the first piece.
         let is_first = truncations.is_none();
@@ -92,21 +104,75 @@ impl LocatedChanges {
         }
         let runs = key_changes(parts);
         let runs: Vec<&[KeyChange<At>]> = runs.iter().map(Vec::as_slice).collect();
-        located.add(index, &runs, &ranks, |key, at| {
-            if let Some(order) = ranks.order(at) {
-                noted.take(key, order, known);
+        bases.add(index, &ranks, parts);
+        located.add(index, &runs, &ranks, |found| {
+            if let Some(order) = ranks.order(found.last_order) {
+                noted.take(found.key, order, known);
+            }
+            let Some(change) = change_at(parts, found.change) else {
+                return;
+            };
+            bases.add_incomplete(found.key, found.change.run, change);
+            if let Some(row) = found.old.filter(|_| change.leaves) {
+                leaving.push((found.key, row));
             }
         })
     }
 
+    /// All changes have come: finds where the rows that are yet to be made take their values from.
+    pub fn finish(&mut self) {
+        self.incomplete = std::mem::take(&mut self.bases).finish();
+    }
+
     /// Returns about how many bytes of memory it takes.
     pub fn memory_bytes(&self) -> usize {
-        self.located.memory_bytes() + self.noted.memory_bytes()
+        let incomplete = self.incomplete.iter().map(Incomplete::memory_bytes);
+        self.located.memory_bytes()
+            + self.noted.memory_bytes()
+            + self.bases.memory_bytes()
+            + incomplete.sum::<usize>()
     }
 
     /// Returns the files of the table whose deletion vectors are needed.
     pub fn files(&self) -> BTreeSet<u32> {
-        self.located.files()
+        let bases = self.incomplete.iter().flat_map(|one| &one.bases);
+        let of_table = bases.filter_map(|base| match base {
+            Base::Table(at) => Some(at.file),
+            Base::New(..) | Base::Pending(..) | Base::Left(..) => None,
+        });
+        self.located.files().into_iter().chain(of_table).collect()
+    }
+
+    /// Returns the rows of the table that go because they get another key, which another record tells.
+    pub fn leaving(&self) -> &[(KeyNumber, Location)] {
+        &self.leaving
+    }
+
+    /// Keeps in mind where a row lies that left its key, once the table has the commit.
+    pub fn leave(&mut self, key: KeyNumber, row: LeftRow) {
+        self.noted.left.push((key, row));
+    }
+
+    /// Returns the rows that are yet to be made, by their keys.
+    pub fn incomplete(&self) -> &[Incomplete] {
+        &self.incomplete
+    }
+
+    /// Takes in the rows that were made, as [`Located::complete`] does, and counts them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Located::complete`].
+    pub fn complete(
+        &mut self,
+        files: Vec<IndexedFile>,
+        rows: &BTreeMap<KeyNumber, Location>,
+        nulled: u64,
+    ) -> Result<()> {
+        self.incomplete.clear();
+        self.located.counts.completed = rows.len() as u64;
+        self.located.counts.nulled = nulled;
+        self.located.complete(files, rows)
     }
 
     /// Tells what to write, as [`Located::resolve`] does, and what to remember once the table has it.
@@ -124,6 +190,11 @@ impl LocatedChanges {
     }
 }
 
+fn change_at<'p>(parts: &[SegmentChanges<'p>], at: &At) -> Option<&'p RunChange> {
+    let part = parts.get(at.run as usize)?;
+    part.run.changes().get(at.index as usize)
+}
+
 /// Numbers the files of all segments through.
 fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
     let mut first_file = 0u32;
@@ -137,6 +208,7 @@ fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
                     file: at.file.saturating_add(first_file),
                     row: at.row,
                 }),
+                Effect::Pending(_) | Effect::Mark(_) => Change::Complete,
                 Effect::Truncate => return None,
             };
             Some(KeyChange {
@@ -177,6 +249,9 @@ impl Noted {
         // First: one without an order makes those of before count no more.
         for order in &self.truncations {
             known.note_truncation(order.as_deref().map(Order::of), now_ms);
+        }
+        for (key, row) in &self.left {
+            known.note_left(*key, row.clone(), now_ms);
         }
         for (key, order) in &self.keys {
             known.note(*key, Order::of(order), now_ms);

@@ -175,7 +175,7 @@ impl World {
                 files().collect(),
                 &runs,
                 &|(): &(), (): &()| false,
-                |_, _| (),
+                |_| (),
             )
             .unwrap();
             let named = names(&self.index);

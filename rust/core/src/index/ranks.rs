@@ -9,7 +9,7 @@ use super::KeyNumber;
 use super::changed::SegmentChanges;
 use super::resolve::Ranking;
 use crate::change::keyrun::{Effect, KeyRun, RunChange};
-use crate::change::window::KnownOrders;
+use crate::change::window::{KnownOrders, LeftRow};
 use crate::change::{Order, is_older};
 use crate::offsets::TopicPartition;
 
@@ -66,6 +66,11 @@ impl<'a> Ranks<'a> {
             known,
             truncations,
         }
+    }
+
+    /// Tells whether the commit empties the table.
+    pub(super) fn empties(&self) -> bool {
+        !self.truncations.is_empty()
     }
 
     /// Finds the truncations among the first changes of a commit: they have no key, and so stand before the
@@ -131,6 +136,16 @@ impl<'a> Ranks<'a> {
     pub(super) fn order(&self, at: &At) -> Option<Order<'_>> {
         let (run, change) = self.find(at)?;
         run.order(change)
+    }
+
+    /// Returns the order of the last change of a key that the table is known to have.
+    pub(super) fn known_order(&self, key: KeyNumber) -> Option<Order<'_>> {
+        self.known.order(key)
+    }
+
+    /// Returns the row that a key had until a change gave the row another key.
+    pub(super) fn left(&self, key: KeyNumber) -> Option<&LeftRow> {
+        self.known.left(key)
     }
 
     /// Returns the source partition of a change and its offset.

@@ -24,6 +24,8 @@ pub enum Change {
     Delete,
     /// The row of the key is now this one of the commit's new files, which are numbered from 0.
     Upsert(Location),
+    /// The row of the key is one that the commit has yet to make: see [`Located::complete`].
+    Complete,
 }
 
 /// One change of one key. Its order is whatever the source gives changes an order by.
@@ -94,6 +96,10 @@ pub struct Counts {
     pub emptied: bool,
     /// How many that were, once the commit's files are known.
     pub emptied_rows: u64,
+    /// Rows that took values from the row that they replace.
+    pub completed: u64,
+    /// Values that became null because no row had them.
+    pub nulled: u64,
 }
 
 impl Counts {
@@ -119,6 +125,19 @@ struct Winner {
     old: Packed,
 }
 
+/// What was found of a key that changes.
+#[derive(Debug)]
+pub struct Found<'c, O> {
+    /// The key.
+    pub key: KeyNumber,
+    /// The change that counts.
+    pub change: &'c O,
+    /// The last change that the source orders, else the one that counts.
+    pub last_order: &'c O,
+    /// The row that the index has of the key.
+    pub old: Option<Location>,
+}
+
 /// The changes of a commit with the rows that they replace.
 #[derive(Debug)]
 pub struct Located {
@@ -131,11 +150,14 @@ pub struct Located {
     winners: Vec<Vec<Winner>>,
     /// The last key that came.
     last: Option<KeyNumber>,
+    /// Keys whose rows are yet to be made: until then they are as if deleted.
+    awaited: usize,
     /// New rows that a later change of the same commit replaced, by the number of their file.
     superseded: BTreeMap<u32, DeletionVector>,
     /// The rows that stay when the table is emptied.
     kept: Option<BTreeSet<Location>>,
-    counts: Counts,
+    /// What became of the changes so far.
+    pub counts: Counts,
 }
 
 /// The deletes of one file.
@@ -175,7 +197,7 @@ pub fn locate<O>(
     new_files: Vec<IndexedFile>,
     runs: &[&[KeyChange<O>]],
     ranking: &impl Ranking<O>,
-    each: impl FnMut(KeyNumber, &O),
+    each: impl FnMut(Found<'_, O>),
 ) -> Result<Located> {
     let mut located = Located::begin(index, new_files);
     located.add(index, runs, ranking, each)?;
@@ -198,6 +220,7 @@ impl Located {
             new_files,
             winners: Vec::new(),
             last: None,
+            awaited: 0,
             superseded: BTreeMap::new(),
             kept: None,
             counts: Counts::default(),
@@ -220,7 +243,7 @@ impl Located {
         index: &Index,
         runs: &[&[KeyChange<O>]],
         ranking: &impl Ranking<O>,
-        mut each: impl FnMut(KeyNumber, &O),
+        mut each: impl FnMut(Found<'_, O>),
     ) -> Result<()> {
         self.check_runs(runs)?;
         // Stable: changes of one key stay in the order of runs and within them. Sorted runs cost little.
@@ -235,10 +258,17 @@ impl Located {
             let mut last = newest.iter().rev();
             let last = last.find(|one| ranking.has_order(&one.order));
             if let Some(winner) = newest.last() {
-                each(winner.key, &last.unwrap_or(winner).order);
+                let old = index.get(winner.key);
+                each(Found {
+                    key: winner.key,
+                    change: &winner.order,
+                    last_order: &last.unwrap_or(winner).order,
+                    old,
+                });
+                self.awaited += usize::from(winner.change == Change::Complete);
                 winners.push(Winner {
                     moved: Moved::of(winner.key, self.row_of(winner)),
-                    old: Packed::of(index.get(winner.key)),
+                    old: Packed::of(old),
                 });
             }
         }
@@ -287,7 +317,7 @@ impl Located {
     /// Returns the new row of a change, by its number in the index to come.
     fn row_of<O>(&self, change: &KeyChange<O>) -> Option<Location> {
         match change.change {
-            Change::Delete => None,
+            Change::Delete | Change::Complete => None,
             Change::Upsert(at) => Some(Location {
                 file: at.file.saturating_add(self.first_new),
                 ..at
@@ -338,6 +368,43 @@ impl Located {
                 .sum::<usize>()
     }
 
+    /// Takes in the rows that were made, in `files`, which come behind the commit's other new files. A key
+    /// that none was made for has no row afterwards.
+    ///
+    /// # Errors
+    ///
+    /// A row is of no key whose row was to be made, or there are too many files.
+    pub fn complete(
+        &mut self,
+        files: Vec<IndexedFile>,
+        rows: &BTreeMap<KeyNumber, Location>,
+    ) -> Result<()> {
+        let first = u32::try_from(self.new_files.len()).ok();
+        let first = first.and_then(|count| self.first_new.checked_add(count));
+        let first = first.ok_or_else(|| SinkError::internal("a commit has too many files"))?;
+        let mut made = 0;
+        for winner in self.winners.iter_mut().flatten() {
+            let (key, new) = winner.moved.entry();
+            let Some(at) = rows.get(&key).filter(|_| new.is_none()) else {
+                continue;
+            };
+            let at = Location {
+                file: at.file.saturating_add(first),
+                ..*at
+            };
+            winner.moved = Moved::of(key, Some(at));
+            made += 1;
+        }
+        let total: u64 = files.iter().map(|file| u64::from(file.rows)).sum();
+        let fits = made == rows.len() && made <= self.awaited;
+        if !fits || u64::try_from(made) != Ok(total) {
+            return Err(SinkError::internal("a row was made that no key waits for"));
+        }
+        self.awaited = 0;
+        self.new_files.extend(files);
+        Ok(())
+    }
+
     /// Empties the table before the changes: all its rows go but those at `kept`.
     pub fn empty(&mut self, kept: impl IntoIterator<Item = Location>) {
         self.kept = Some(kept.into_iter().collect());
@@ -368,6 +435,9 @@ impl Located {
             return Err(SinkError::internal(
                 "an index changed while a commit was resolved",
             ));
+        }
+        if self.awaited > 0 {
+            return Err(SinkError::internal("a row of a commit was not made"));
         }
         let mut counts = self.counts;
         let mut rows = self.superseded;

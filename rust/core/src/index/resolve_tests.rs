@@ -51,14 +51,7 @@ fn resolved(
     runs: &[&[KeyChange<i32>]],
     vectors: &Vectors,
 ) -> Resolution {
-    let located = locate(
-        index,
-        new,
-        runs,
-        &|one: &i32, two: &i32| one < two,
-        |_, _| (),
-    )
-    .unwrap();
+    let located = locate(index, new, runs, &|one: &i32, two: &i32| one < two, |_| ()).unwrap();
     let asked = located.files();
     located
         .resolve(index, |file| {
@@ -183,7 +176,7 @@ fn runs_that_do_not_fit_their_files_are_refused() {
             new,
             &[run],
             &|one: &i32, two: &i32| one < two,
-            |_, _| (),
+            |_| (),
         )
         .unwrap_err();
         assert_eq!(error.code(), "INTERNAL");
@@ -199,7 +192,7 @@ fn an_index_that_changed_meanwhile_is_not_resolved_on() {
         vec![],
         &[&run],
         &|one: &i32, two: &i32| one < two,
-        |_, _| (),
+        |_| (),
     )
     .unwrap();
     index.drop_file(0);
@@ -271,7 +264,7 @@ fn an_older_change_loses_whatever_came_in_between() {
     ];
     let new = vec![file("c", 4)];
     let mut changed = Vec::new();
-    let each = |key, order: &i32| changed.push((key, *order));
+    let each = |found: Found<'_, i32>| changed.push((found.key, *found.last_order));
     let located = locate(&index, new, &[&run], &Sources, each).unwrap();
     assert_eq!(changed, [(key(1), 203)]);
     let made = located.resolve(&index, |_| None).unwrap();
@@ -292,7 +285,7 @@ fn a_delete_without_an_order_leaves_the_order_of_its_key() {
         ordered(2, Change::Delete, 700),
     ];
     let mut changed = Vec::new();
-    let each = |key, order: &i32| changed.push((key, *order));
+    let each = |found: Found<'_, i32>| changed.push((found.key, *found.last_order));
     locate(&index, vec![], &[&run], &Sources, each).unwrap();
     assert_eq!(changed, [(key(1), 107), (key(2), 700)]);
 }
@@ -305,7 +298,7 @@ fn stale_changes_change_nothing() {
         ordered(1, Change::Upsert(at(0, 0)), 901),
         ordered(2, Change::Delete, 902),
     ];
-    let located = locate(&index, vec![file("c", 1)], &[&run], &Sources, |_, _| ()).unwrap();
+    let located = locate(&index, vec![file("c", 1)], &[&run], &Sources, |_| ()).unwrap();
     assert!(located.files().is_empty());
     let made = located.resolve(&index, |_| None).unwrap();
     assert_eq!((made.unneeded, made.counts.stale), (vec![0], 2));
@@ -319,7 +312,7 @@ fn an_emptied_table_keeps_only_what_is_newer() {
         ordered(3, Change::Upsert(at(0, 0)), 40),
         ordered(4, Change::Upsert(at(0, 1)), 60),
     ];
-    let mut located = locate(&index, vec![file("c", 2)], &[&run], &Sources, |_, _| ()).unwrap();
+    let mut located = locate(&index, vec![file("c", 2)], &[&run], &Sources, |_| ()).unwrap();
     // Keys 1 and 4 of the first file are newer; 4 is replaced all the same.
     located.empty([at(0, 1), at(0, 4)]);
     assert_eq!(located.files(), [0].into());
@@ -362,9 +355,9 @@ fn each_new_row_belongs_to_one_change() {
         vec![upsert(1, 0, 0), upsert(2, 1, 0)],
         vec![upsert(2, 0, 0), upsert(1, 0, 1)],
     ] {
-        let located = locate(&index, vec![file("c", 2)], &[&run], &by_arrival, |_, _| ());
+        let located = locate(&index, vec![file("c", 2)], &[&run], &by_arrival, |_| ());
         assert_eq!(located.unwrap_err().code(), "INTERNAL");
     }
     let run = [upsert(1, 0, 1), upsert(2, 0, 0)];
-    locate(&index, vec![file("c", 2)], &[&run], &by_arrival, |_, _| ()).unwrap();
+    locate(&index, vec![file("c", 2)], &[&run], &by_arrival, |_| ()).unwrap();
 }

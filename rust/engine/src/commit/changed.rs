@@ -12,6 +12,8 @@
 //! table shows its snapshot ([`Changes::settle`]). What others committed is followed by difference; the
 //! index is built anew only when the table does not descend from what was followed ([`IndexCounts`]).
 
+mod aligned;
+mod complete;
 mod deletes;
 mod segments;
 
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use frazil_core::change::AbsentPolicy;
 use frazil_core::change::window::KnownOrders;
 use frazil_core::commit::plan::Base;
 use frazil_core::commit::summary::FileChanges;
@@ -62,13 +65,20 @@ pub struct ChangedTable {
     pub id_columns: Vec<String>,
     /// Whether these are found in any case.
     pub case_insensitive: bool,
+    /// What becomes of values that no row has.
+    pub absent: AbsentPolicy,
+    /// What the configuration says of how files are written.
+    pub write_props: BTreeMap<String, String>,
 }
 
 impl ChangedTable {
     /// Takes what concerns commits from the configuration of a table; `None` when it is appended to.
     pub fn of(config: &TableConfig) -> Option<Self> {
-        config.changes.as_ref()?;
+        let changes = config.changes.as_ref()?;
+        let unavailable = changes.unavailable.as_ref();
         Some(ChangedTable {
+            absent: unavailable.map_or(AbsentPolicy::default(), |one| one.absent),
+            write_props: config.write_props.clone(),
             id_columns: config.id_columns.clone(),
             case_insensitive: config.case_insensitive,
         })
@@ -241,6 +251,7 @@ impl Changes {
         let ChangedTable {
             id_columns,
             case_insensitive,
+            ..
         } = &self.table;
         let plan = key_plan(metadata.current_schema(), id_columns, *case_insensitive)?;
         let (known, unfit) = match held.tracked.take() {
@@ -291,7 +302,8 @@ impl Changes {
             .filter_map(|(index, _)| read.get(index))
             .collect();
         let held = self.memory.draw(Use::Commits, 0);
-        deletes::build(tracked, orders, attempt, old, &parts, held).await
+        let made_for = (&self.table, &self.memory);
+        deletes::build(made_for, (tracked, orders), attempt, old, &parts, held).await
     }
 
     /// Takes in what the table shows of the last attempt.
@@ -372,6 +384,8 @@ impl Held {
             stale,
             emptied,
             emptied_rows,
+            completed,
+            nulled,
         } = pending.counts;
         for (metric, count) in [
             (TableMetric::Inserted, inserted),
@@ -393,8 +407,17 @@ impl Held {
             missing,
             superseded,
             stale,
+            completed,
             "changes applied"
         );
+        if nulled > 0 {
+            tracing::warn!(
+                location = metadata.location(),
+                snapshot_id = pending.snapshot_id,
+                values = nulled,
+                "values that the source left out are in no row of the table and became null"
+            );
+        }
         if emptied {
             tracing::info!(
                 location = metadata.location(),

@@ -12,6 +12,7 @@ mod deletes;
 mod faults;
 mod kept;
 mod merge;
+mod pending;
 mod races;
 mod rewrite;
 mod sealed;

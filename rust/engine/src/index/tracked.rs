@@ -102,6 +102,11 @@ impl Tracked {
         &self.plan
     }
 
+    /// Returns how the bytes of keys become numbers.
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
     /// Tells whether it is true to a snapshot, after an error as well.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole

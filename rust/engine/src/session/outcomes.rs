@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use frazil_core::commit::validate::absent_records;
 use frazil_core::control::task::{Begun, StartOver, Verdict};
 use frazil_core::metrics::TaskMetric;
 use frazil_core::offsets::TopicPartition;
@@ -132,7 +133,13 @@ impl Inner {
                 }
                 Verdict::Durable
             }
-            hub::Verdict::Rejected(reason) => Verdict::Rejected(reason),
+            hub::Verdict::Rejected(reason) => {
+                // Read again, these records are errors. A reason that says nothing new counts as others do.
+                match table.note_absent(absent_records(&reason)) {
+                    true => Verdict::SetAside(reason),
+                    false => Verdict::Rejected(reason),
+                }
+            }
             hub::Verdict::Expired => Verdict::Expired,
             hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },
             hub::Verdict::Failed(error) => Verdict::Failed(Arc::new(error)),

@@ -247,6 +247,9 @@ impl TableSlot {
     pub(crate) fn due(&self, hub: &Hub, machine: &TaskMachine) -> Option<bool> {
         let may_seal = machine.may_seal(self.index);
         let open = self.open.as_ref().filter(|_| may_seal)?;
+        if open.changes.as_ref().is_some_and(OpenChanges::awaits_row) {
+            return None;
+        }
         let round = hub.round(self.interval());
         if open.opened_round.is_some_and(|opened| opened < round) {
             return Some(false);
@@ -352,7 +355,7 @@ impl TableSlot {
     }
 
     /// Runs what moves rows. When it fails, some may be missing.
-    fn guarded(
+    pub(super) fn guarded(
         &mut self,
         machine: &mut TaskMachine,
         run: impl FnOnce(&mut Self, &TaskMachine) -> Result<()>,
@@ -376,8 +379,13 @@ impl TableSlot {
                 return Ok(());
             };
             let keep = open.resident_bytes().saturating_sub(bytes);
+            let mut keep = usize::try_from(keep).unwrap_or(usize::MAX);
+            if let Some(pending) = open.pending.writer_mut() {
+                pending.shrink_to(keep)?;
+                keep = keep.saturating_sub(pending.gathered_bytes() + pending.file_bytes());
+            }
             match &mut open.writer {
-                Some(writer) => writer.shrink_to(usize::try_from(keep).unwrap_or(usize::MAX)),
+                Some(writer) => writer.shrink_to(keep),
                 None => Ok(()),
             }
         })
@@ -430,6 +438,9 @@ impl TableSlot {
     ) -> Result<()> {
         self.guarded(machine, |table, machine| {
             table.write_out(context, machine)?;
+            if let Some(open) = &mut table.open {
+                open.pending.close()?;
+            }
             if let Some(open) = &mut table.open
                 && let Some(writer) = open.writer.take()
             {
@@ -475,6 +486,7 @@ impl TableSlot {
         };
         let work = SealWork {
             files: std::mem::take(&mut open.closed),
+            pending: open.pending.take(),
             changes,
             loaded: open.loaded.clone(),
             wid: context.config.wid.clone(),

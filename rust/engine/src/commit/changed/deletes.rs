@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use frazil_core::change::window::KnownOrders;
+use frazil_core::change::window::{KnownOrders, LeftRow};
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
 use frazil_core::commit::summary::FileChanges;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::segment::partition_number;
 use frazil_core::index::changed::{LocatedChanges, Pending, SegmentChanges as RunOf};
+use frazil_core::index::files::IndexedFile;
 use frazil_core::index::pieces::Pieces;
 use frazil_core::index::resolve::Resolution;
 use frazil_core::index::truncations::{Truncations, Unsure};
@@ -22,14 +23,17 @@ use super::super::Layout;
 use super::super::manifest::{build as build_manifest, metadata_location};
 use super::super::replace::{Removed, ReplacePlace, replace_entries};
 use super::super::rewrite::EntryKey;
+use super::complete::{Making, complete};
 use super::segments::NewManifest;
-use super::{Built, ChangedAttempt, SegmentChanges, Unbuilt, Written, WrittenManifest};
+use super::{
+    Built, ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt, Written, WrittenManifest,
+};
 use crate::catalog::LoadedTable;
 use crate::delete::{FileDeletes, KnownDeletes, write_deletes};
 use crate::failpoint;
 use crate::index::Tracked;
 use crate::keyrun::KeyRun;
-use crate::memory::Draw;
+use crate::memory::{Draw, Memory};
 use crate::runtime::compute;
 use crate::writer::beside_data;
 
@@ -39,18 +43,18 @@ const PIECE_ROWS: usize = if cfg!(test) { 4 } else { 128 << 10 };
 const PIECE_ROWS_MIN: usize = if cfg!(test) { 1 } else { 512 };
 
 /// The deleted rows of files that a commit deletes rows of.
-type Known = BTreeMap<Arc<str>, KnownDeletes>;
+pub(super) type Known = BTreeMap<Arc<str>, KnownDeletes>;
 
 /// Resolves `parts`, the changes of the attempt's segments, and writes what they come to.
 pub(super) async fn build(
-    tracked: &mut Tracked,
-    orders: &KnownOrders,
+    (table, memory): (&ChangedTable, &Arc<Memory>),
+    (tracked, orders): (&mut Tracked, &KnownOrders),
     attempt: &ChangedAttempt<'_>,
     old: Vec<ManifestFile>,
     parts: &[&SegmentChanges],
     mut held: Draw,
 ) -> Result<(Built, Written), Unbuilt> {
-    let located = compute(|| locate(tracked, orders, attempt, parts, &mut held)).await?;
+    let mut located = compute(|| locate(tracked, orders, attempt, parts, &mut held)).await?;
     let paths = located.files().into_iter();
     let paths: BTreeSet<Arc<str>> = paths
         .filter_map(|number| path_of(tracked, number))
@@ -60,6 +64,11 @@ pub(super) async fn build(
     let known = live.deletes_of(storage, &paths, kept).await?;
     let vectors = known.values().map(|known| known.vector.memory_bytes());
     held.resize(held.bytes() + vectors.sum::<usize>() as u64);
+    let making = (table, memory);
+    let found = (&known, &mut located);
+    let files = make_rows(making, (tracked, orders), attempt, parts, found).await?;
+    note_leaving(tracked, &known, &mut located);
+    failpoint::pass("commit.after-complete")?;
     let vector_of = |number| {
         let known = known.get(&path_of(tracked, number)?)?;
         Some(&known.vector)
@@ -76,6 +85,7 @@ pub(super) async fn build(
         number: 0,
     };
     work.add_segments(&made).await?;
+    work.add_completed(files).await?;
     let (deletes, removed) = work.deletes(tracked, &made, &known)?;
     let deletes = work.write_deletes(deletes).await?;
     failpoint::pass("commit.after-deletes")?;
@@ -107,7 +117,48 @@ pub(super) async fn build(
     Ok((built, pending))
 }
 
-fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {
+/// Makes the rows that lack values; returns the files that have them.
+async fn make_rows(
+    (table, memory): (&ChangedTable, &Arc<Memory>),
+    (tracked, orders): (&Tracked, &KnownOrders),
+    attempt: &ChangedAttempt<'_>,
+    parts: &[&SegmentChanges],
+    (known, located): (&Known, &mut LocatedChanges),
+) -> Result<Vec<DataFile>, Unbuilt> {
+    let making = Making {
+        table,
+        memory,
+        tracked,
+        attempt,
+        parts,
+        known,
+        orders,
+    };
+    let completed = complete(making, located.incomplete()).await?;
+    let files = completed.files.iter();
+    let files = files.map(|file| IndexedFile::new(file.file_path(), file.record_count()));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    located.complete(files, &completed.rows, completed.nulled)?;
+    Ok(completed.files)
+}
+
+/// Keeps in mind where the rows lie that get another key with a later record.
+fn note_leaving(tracked: &Tracked, known: &Known, located: &mut LocatedChanges) {
+    for (key, at) in located.leaving().to_vec() {
+        let Some(path) = path_of(tracked, at.file) else {
+            continue;
+        };
+        let mut deletes = known.get(&path).into_iter();
+        let is_gone = deletes.any(|known| known.vector.contains(u64::from(at.row)));
+        let live = tracked.live.data.get(&path).filter(|_| !is_gone);
+        if let Some(live) = live {
+            let (bytes, row) = (live.bytes, at.row);
+            located.leave(key, LeftRow { path, bytes, row });
+        }
+    }
+}
+
+pub(super) fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {
     let file = tracked.index.files().get(number);
     file.map(|file| Arc::clone(&file.path))
 }
@@ -146,6 +197,7 @@ fn locate(
         let bytes = located.memory_bytes() + pieces.memory_bytes() + read;
         held.resize(bytes as u64);
     }
+    located.finish();
     held.resize(located.memory_bytes() as u64);
     Ok(located)
 }
@@ -225,6 +277,17 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Lists the files with the rows that the commit has made.
+    async fn add_completed(&mut self, files: Vec<DataFile>) -> Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let metadata = &self.attempt.loaded.metadata;
+        let Layout { spec_id, .. } = Layout::of(metadata);
+        let schema = Arc::clone(metadata.current_schema());
+        self.write_manifest(&schema, spec_id, files).await
     }
 
     /// Writes a manifest of the commit's own and lists it.

@@ -161,6 +161,12 @@ async fn read_one(
         Ok(false) => return Err(unusable("not every row of its files has one key".into())),
         Err(error) => return Err(unusable(error.report())),
     }
+    let mut pending = run.pending().iter();
+    if !pending.all(|file| is_data_path(metadata, &file.path)) {
+        return Err(unusable(
+            "its pending files are not below the table's data location".into(),
+        ));
+    }
     let listed = manifests.iter().map(|manifest| manifest.bytes.len());
     let bytes = run.memory_bytes() + listed.sum::<usize>() + files.len() * FILE_BYTES;
     Ok(SegmentChanges {
@@ -180,11 +186,13 @@ async fn read_one(
 /// `KEY_RUN_UNUSABLE`.
 fn names_all_rows(run: &StoredRun, file_rows: &[u64]) -> Result<bool> {
     let mut named = NamedRows::new(file_rows.iter().copied());
+    let mut pending = NamedRows::new(run.pending().iter().map(|file| file.rows));
     let mut changes = run.changes(CHECKED_ROWS)?;
     let mut part = KeyRun::default();
     while changes.more(&mut part)? {
         let all = part.changes().iter().all(|change| match change.effect {
             Effect::Upsert(at) => named.name(at),
+            Effect::Pending(at) | Effect::Mark(at) => pending.name(at),
             Effect::Delete | Effect::Truncate => true,
         });
         if !all {
@@ -192,7 +200,7 @@ fn names_all_rows(run: &StoredRun, file_rows: &[u64]) -> Result<bool> {
         }
         part.clear();
     }
-    Ok(named.is_complete())
+    Ok(named.is_complete() && pending.is_complete())
 }
 
 /// Tells whether no waiting brings a file back: then the session writes its rows again.
