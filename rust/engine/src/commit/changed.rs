@@ -375,62 +375,67 @@ impl Held {
         let Some(mut tracked) = self.tracked.take() else {
             return Ok(());
         };
-        let Counts {
-            inserted,
-            updated,
-            deleted,
-            missing,
-            superseded,
-            stale,
-            emptied,
-            emptied_rows,
-            completed,
-            nulled,
-        } = pending.counts;
-        for (metric, count) in [
-            (TableMetric::Inserted, inserted),
-            (TableMetric::Updated, updated),
-            (TableMetric::Deleted, deleted),
-            (TableMetric::Missing, missing),
-            (TableMetric::Superseded, superseded),
-            (TableMetric::Stale, stale),
-            (TableMetric::Truncated, emptied_rows),
-        ] {
-            self.metrics.add(metric, count);
-        }
-        tracing::info!(
-            location = metadata.location(),
-            snapshot_id = pending.snapshot_id,
-            inserted,
-            updated,
-            deleted,
-            missing,
-            superseded,
-            stale,
-            completed,
-            "changes applied"
-        );
-        if nulled > 0 {
-            tracing::warn!(
-                location = metadata.location(),
-                snapshot_id = pending.snapshot_id,
-                values = nulled,
-                "values that the source left out are in no row of the table and became null"
-            );
-        }
-        if emptied {
-            tracing::info!(
-                location = metadata.location(),
-                snapshot_id = pending.snapshot_id,
-                rows = emptied_rows,
-                "a truncation of the source's table removed rows"
-            );
-        }
+        tell(&self.metrics, metadata, &pending);
         tracked.apply(pending.delta, deletes, pending.snapshot_id)?;
         note_index(&self.metrics, &tracked);
         self.counts.applied += 1;
         self.tracked = Some(tracked);
         Ok(())
+    }
+}
+
+/// Counts and logs what a commit has changed.
+fn tell(metrics: &TableMetrics, metadata: &TableMetadata, pending: &Pending) {
+    let Counts {
+        inserted,
+        updated,
+        deleted,
+        missing,
+        superseded,
+        stale,
+        emptied,
+        emptied_rows,
+        completed,
+        nulled,
+    } = pending.counts;
+    for (metric, count) in [
+        (TableMetric::Inserted, inserted),
+        (TableMetric::Updated, updated),
+        (TableMetric::Deleted, deleted),
+        (TableMetric::Missing, missing),
+        (TableMetric::Superseded, superseded),
+        (TableMetric::Stale, stale),
+        (TableMetric::Truncated, emptied_rows),
+    ] {
+        metrics.add(metric, count);
+    }
+    tracing::info!(
+        location = metadata.location(),
+        snapshot_id = pending.snapshot_id,
+        inserted,
+        updated,
+        deleted,
+        missing,
+        superseded,
+        stale,
+        completed,
+        "changes applied"
+    );
+    if nulled > 0 {
+        tracing::warn!(
+            location = metadata.location(),
+            snapshot_id = pending.snapshot_id,
+            values = nulled,
+            "values that the source left out are in no row of the table and became null"
+        );
+    }
+    if emptied {
+        tracing::info!(
+            location = metadata.location(),
+            snapshot_id = pending.snapshot_id,
+            rows = emptied_rows,
+            "a truncation of the source's table removed rows"
+        );
     }
 }
 

@@ -93,6 +93,17 @@ struct Course {
     valid_through_ms: Option<i64>,
 }
 
+impl Course {
+    /// An attempt is built that leaves `state` behind.
+    fn builds(&mut self, files: Option<&FileChanges>, segments: &[&Segment], state: &WriterState) {
+        self.added = match files {
+            Some(files) => files.added,
+            None => FileChanges::of_segments(segments).added,
+        };
+        self.valid_through_ms = state.valid_through_ms();
+    }
+}
+
 impl<'a> Run<'a> {
     pub(super) fn new(committer: &'a TableCommitter, segments: Vec<Segment>) -> Self {
         let setup = CommitSetup {
@@ -327,9 +338,8 @@ impl<'a> Run<'a> {
         let base = plan::base(metadata, &identity.branch);
         let (commit_id, snapshot_id) = (submission.commit_id, submission.snapshot_id);
         let old = self.old(storage, &base, old).await?;
-        let all = self.machine.segments();
-        let segments = submission.batch.iter();
-        let segments: Vec<(usize, &Segment)> = segments
+        let (all, batch) = (self.machine.segments(), submission.batch.iter());
+        let segments: Vec<(usize, &Segment)> = batch
             .filter_map(|index| Some((*index, all.get(*index)?)))
             .collect();
         let Lists { new, old, files } = match &committer.changes {
@@ -368,11 +378,8 @@ impl<'a> Run<'a> {
         failpoint::pass("commit.after-manifest-list")?;
         self.written = Some((manifest_list.clone(), written.bytes));
         let segments: Vec<&Segment> = segments.into_iter().map(|(_, segment)| segment).collect();
-        self.course.added = match &files {
-            Some(files) => files.added,
-            None => FileChanges::of_segments(&segments).added,
-        };
-        self.course.valid_through_ms = submission.state.valid_through_ms();
+        self.course
+            .builds(files.as_ref(), &segments, &submission.state);
         let attempt = Attempt {
             identity,
             commit_id,

@@ -210,7 +210,6 @@ fn several_tasks_with_changes_agree_or_are_told_to() {
     )]);
 }
 
-// Promise: a key for changes that no table obeys is refused by its name
 #[test]
 fn what_is_made_of_rows_that_the_table_has_is_read() {
     let soft = ("iceberg.tables.default-soft-delete-column", "_deleted");
@@ -263,6 +262,7 @@ fn what_is_made_of_rows_that_the_table_has_is_read() {
     ]);
 }
 
+// Promise: a key for changes that no table obeys is refused by its name
 #[test]
 fn keys_that_no_table_obeys_are_refused() {
     const OWN: (&str, &str) = ("iceberg.table.db.orders.mode", "append");
