@@ -45,14 +45,16 @@ class Metrics:
     def wait(self, what: str, condition: Callable[[Read], object], timeout: float = 60) -> Read:
         """Reads until `condition` answers something true of what was read, and returns that."""
 
-        def met() -> Read | None:
+        def met() -> tuple[Read] | None:
             read = self.read()
             try:
-                return read if condition(read) else None
+                # That no bean is left is an answer, too.
+                return (read,) if condition(read) else None
             except KeyError:
                 return None  # A bean that is not there yet.
 
-        return wait_until(what, met, timeout, 0.5)
+        (read,) = wait_until(what, met, timeout, 0.5)
+        return read
 
     def _answer(self) -> Iterator[str]:
         while (line := self._reader.stdout.readline()) != "\n":
