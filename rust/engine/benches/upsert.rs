@@ -420,7 +420,7 @@ fn committer(
 ) -> TableCommitter {
     let table = ChangedTable {
         id_columns: vec!["id".into()],
-        case_insensitive: false,
+        ..ChangedTable::default()
     };
     TableCommitter::new(Arc::clone(catalog), ident.clone(), "main", WID, "bench")
         .with_changes(table, Arc::clone(memory))
