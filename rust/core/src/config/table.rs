@@ -7,6 +7,7 @@ use iceberg::{NamespaceIdent, TableIdent};
 
 use super::changes::{self, Beside};
 use super::columns::{self, ColumnConfig};
+use super::engines::{self, Engine};
 use super::layout::{self, LayoutConfig};
 use super::partition::{self, PartitionTerm};
 use super::reader::{Reader, shown};
@@ -190,6 +191,8 @@ pub struct TableConfig {
     pub null_values: NullValues,
     /// How records change rows; `None` when each becomes a row.
     pub changes: Option<ChangeConfig>,
+    /// The engines that read the table, as far as they are named.
+    pub engines: Vec<Engine>,
 }
 
 impl TableConfig {
@@ -327,6 +330,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         case_insensitive,
     };
     let changes = changes::read(reader, name, &beside);
+    let engines = engines::read(reader, name, changes.is_some());
     let config = TableConfig {
         name: name.to_owned(),
         ident,
@@ -351,6 +355,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         metadata_columns,
         null_values: read_null_values(reader, name),
         changes,
+        engines,
     };
     layout::check_columns(reader, &config);
     config

@@ -110,6 +110,11 @@ pub(super) const CHANGES: Group = Group {
             "As `iceberg.tables.default-delete-mode`, for this table.",
         )
         .one_of(DELETES, NO_DELETES),
+        Key::own(
+            "iceberg.table.<name>.engines",
+            List,
+            "As `frazil.engines`, for this table.",
+        ),
     ],
 };
 
