@@ -330,7 +330,6 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         case_insensitive,
     };
     let changes = changes::read(reader, name, &beside);
-    let engines = engines::read(reader, name, changes.is_some());
     let config = TableConfig {
         name: name.to_owned(),
         ident,
@@ -354,8 +353,8 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         write_props: layout::properties(reader, name, "write-props"),
         metadata_columns,
         null_values: read_null_values(reader, name),
+        engines: engines::read(reader, name, changes.is_some()),
         changes,
-        engines,
     };
     layout::check_columns(reader, &config);
     config
