@@ -201,6 +201,7 @@ fn an_index_that_changed_meanwhile_is_not_resolved_on() {
 }
 
 // Promise: Two keys whose hashes begin alike are two keys: the right row is deleted.
+// Case: 51
 #[test]
 fn hashes_that_agree_in_64_bits_do_not_collide() {
     let mut index = Index::new(KeyForm::Hashed);

@@ -68,6 +68,7 @@ fn an_index_is_read_as_it_was_written() {
 }
 
 // Promise: A stored primary-key index with any wrong bit, a part missing, twice, or of another index is not used.
+// Case: 50
 #[test]
 fn damage_of_a_stored_index_is_found() {
     let (_, files, shards) = stored();

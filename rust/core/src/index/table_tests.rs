@@ -80,6 +80,7 @@ proptest! {
     }
 }
 
+// Case: 43
 #[test]
 fn rows_that_moved_are_found_where_they_are() {
     let mut index = Index::new(KeyForm::Exact);

@@ -247,6 +247,7 @@ fn run(deliveries: &mut [Delivery], time: Duration) {
 }
 
 // Promise: Workers that agree over a control topic commit each record once, with one snapshot per interval, though the topic loses and repeats messages and the leader changes.
+// Case: 32
 #[test]
 fn one_worker_commits_for_all_though_the_topic_loses_and_repeats_messages() {
     let bed = Bed::new(TABLE).with("iceberg.control.commit.interval-ms", "2000");
@@ -536,6 +537,7 @@ fn a_table_that_only_another_worker_was_told_of_is_committed() {
 }
 
 // Promise: the changes of all workers are committed by the one that leads, deletes alone too, and by the next leader after it
+// Case: 32
 #[test]
 fn changes_of_several_workers_go_through_the_topic() {
     for version in ["2", "3"] {

@@ -151,6 +151,11 @@ pub(super) const CHANGES: Group = Group {
             String,
             "As `iceberg.tables.default-unavailable-placeholder`, for this table.",
         ),
+        Key::own(
+            "iceberg.table.<name>.engines",
+            List,
+            "As `frazil.engines`, for this table.",
+        ),
     ],
 };
 

@@ -29,6 +29,7 @@ async fn filled(version: FormatVersion) -> Changed {
 }
 
 // Promise: Another writer's append, compaction or delete between two attempts to commit changes is followed: the changes are resolved again on its snapshot, and each key has one row.
+// Case: 34
 #[tokio::test]
 async fn changes_are_resolved_again_on_the_snapshot_that_won() {
     for version in [FormatVersion::V2, FormatVersion::V3] {
@@ -69,6 +70,7 @@ async fn changes_are_resolved_again_on_the_snapshot_that_won() {
 }
 
 // Promise: A commit of changes whose answer is lost is found in the table, or made once more, and a request that the catalog applies late does no harm.
+// Case: 33
 #[tokio::test]
 async fn a_lost_answer_neither_loses_nor_repeats_changes() {
     for version in [FormatVersion::V2, FormatVersion::V3] {
@@ -96,6 +98,7 @@ async fn a_lost_answer_neither_loses_nor_repeats_changes() {
 }
 
 // Promise: A process that takes a table with changes over builds its index from the key columns of the live rows, and goes on where the other one ended.
+// Case: 50
 #[tokio::test]
 async fn a_new_process_builds_the_index_from_the_files() {
     for version in [FormatVersion::V2, FormatVersion::V3] {
@@ -167,6 +170,7 @@ async fn two_sessions_may_change_one_key() {
 }
 
 // Promise: A change that is older by its order than the last one of its key is void, in a later commit as well and after a delete, as long as the process lives.
+// Case: 5
 #[tokio::test]
 async fn an_older_change_in_a_later_commit_is_void() {
     for version in [FormatVersion::V2, FormatVersion::V3] {
@@ -331,6 +335,7 @@ impl Hidden {
 }
 
 // Promise: A commit of changes reads the keys and manifests of its own segments and nothing else: neither manifests nor deletes nor rows of earlier commits of the process.
+// Case: 43
 #[tokio::test]
 async fn nothing_is_read_twice() {
     for version in [FormatVersion::V2, FormatVersion::V3] {
@@ -424,6 +429,7 @@ async fn an_index_without_memory_refuses_the_commit() {
 }
 
 // Promise: A table with changes has one owner: a process that finds a second commit of another living one of its writer id ends, and names both hosts.
+// Case: 34
 #[tokio::test]
 async fn a_second_owner_is_found() {
     let mut table = filled(FormatVersion::V2).await;

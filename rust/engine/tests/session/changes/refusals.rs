@@ -110,6 +110,7 @@ fn deletes_from_a_table_that_is_not_there_change_nothing() {
 }
 
 // Promise: heartbeats, ends of transactions and changes of a schema make no rows and no tables
+// Case: 15
 #[test]
 fn records_about_the_stream_make_no_rows_and_no_tables() {
     let bed = tolerant(bed("cdc"));
@@ -144,6 +145,7 @@ fn records_about_the_stream_make_no_rows_and_no_tables() {
 }
 
 // Promise: texts are keys by their bytes: case, trailing blanks and Unicode forms count
+// Case: 12
 #[test]
 fn keys_are_equal_when_their_values_are() {
     let bed = tolerant(bed("upsert"));
