@@ -14,6 +14,8 @@
 //! | [`catch_up`] | keys of files that others, or an earlier process, added |
 //! | [`resolve`] | the changes of a commit → rows to delete, and the index after it |
 //! | [`changed`] | the same of the key runs of a commit's segments, and what is remembered of it |
+//! | [`follow`] | how the index follows its table from snapshot to snapshot |
+//! | [`orders`] | what is remembered of the orders of changes, and when it is forgotten |
 //! | [`truncations`] | which truncations of the source's table can be applied |
 //! | [`section`] | the index as checksummed bytes, to be stored and read back |
 //!
@@ -23,7 +25,9 @@
 pub mod catch_up;
 pub mod changed;
 pub mod files;
+pub mod follow;
 pub mod key;
+pub mod orders;
 mod ranks;
 pub mod resolve;
 pub mod run;

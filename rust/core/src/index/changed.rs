@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::Location;
 use super::files::IndexedFile;
+use super::orders::Orders;
 use super::ranks::{At, Ranks};
 use super::resolve::{Change, Counts, KeyChange, Located, Resolution, locate};
 use super::table::{Delta, Index};
@@ -19,6 +20,7 @@ use crate::delete::DeletionVector;
 use crate::error::Result;
 use crate::index::KeyNumber;
 use crate::offsets::SourceRange;
+use crate::rules::{Rule, enforced};
 
 /// What one segment changes.
 #[derive(Debug, Clone)]
@@ -68,8 +70,8 @@ impl LocatedChanges {
             located.empty(kept);
         }
         let boxed = |at: &At| ranks.order(at).map(|order| Box::from(order.bytes()));
-        let changed = located.changed();
-        let keys = changed.filter_map(|(key, at)| Some((key, boxed(at)?)));
+        let orders = located.orders();
+        let keys = orders.filter_map(|(key, at)| Some((key, boxed(at)?)));
         let noted = Noted {
             keys: keys.collect(),
             truncations: ranks.truncations().iter().map(boxed).collect(),
@@ -126,6 +128,18 @@ fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
 }
 
 impl Noted {
+    /// The orders of some keys.
+    #[cfg(test)]
+    pub(super) fn of<'o>(keys: impl IntoIterator<Item = (KeyNumber, &'o [u8; 10])>) -> Self {
+        let keys = keys.into_iter();
+        Noted {
+            keys: keys
+                .map(|(key, order)| (key, Box::from(&order[..])))
+                .collect(),
+            truncations: Vec::new(),
+        }
+    }
+
     /// Remembers them.
     pub fn note(&self, known: &mut KnownOrders, now_ms: i64) {
         // First: one without an order makes those of before count no more.
@@ -155,9 +169,9 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Reads from the table what became of the attempt: remembers its orders when the table was last changed
-    /// by its commit, and tells whether its snapshot is in the history of `branch`. Then the index changes by
-    /// the delta; otherwise what came of it is read from the table's files.
+    /// Reads from the table what became of the attempt: its orders are remembered when the table has its
+    /// commit, and it tells whether its snapshot is in the history of `branch`. Then the index changes by the
+    /// delta; otherwise what came of it is read from the table's files.
     ///
     /// # Errors
     ///
@@ -166,14 +180,26 @@ impl Pending {
         &self,
         table: &V,
         (wid, branch): (&str, &str),
-        known: &mut KnownOrders,
+        orders: &mut Orders,
         now_ms: i64,
     ) -> Result<bool> {
         let state = table.writer_state(wid, branch)?;
-        if is_made_by(state.as_ref(), self.commit_id) {
-            // Another attempt of the same commit made the same changes.
-            self.noted.note(known, now_ms);
+        let snapshot_id = self.snapshot_id;
+        let is_there = table.has_snapshot(snapshot_id) && table.is_in_history(branch, snapshot_id);
+        // Another attempt of the same commit made the same changes, in a snapshot of its own.
+        let made = state.filter(|state| is_made_by(Some(state), self.commit_id));
+        let made_in = made.map(|state| state.snapshot_id);
+        let made_in = Some(snapshot_id).filter(|_| is_there).or(made_in);
+        if let Some(made_in) = made_in.or(skipped(Rule::NotedWhenThere, snapshot_id)) {
+            orders.commit(self.commit_id, made_in, |known| {
+                self.noted.note(known, now_ms);
+            });
         }
-        Ok(table.has_snapshot(self.snapshot_id) && table.is_in_history(branch, self.snapshot_id))
+        Ok(is_there || skipped(Rule::IndexWhenThere, snapshot_id).is_some())
     }
+}
+
+/// Returns `snapshot_id` where a rule is off.
+fn skipped(rule: Rule, snapshot_id: i64) -> Option<i64> {
+    (!enforced(rule)).then_some(snapshot_id)
 }

@@ -12,6 +12,7 @@ use crate::change::keyrun::{Effect, KeyRun, RunChange};
 use crate::change::window::KnownOrders;
 use crate::change::{Order, is_older};
 use crate::offsets::TopicPartition;
+use crate::rules::{Rule, enforced};
 
 /// A change, by the place of its run and its place there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +109,7 @@ impl<'a> Ranks<'a> {
 impl Ranking<At> for Ranks<'_> {
     fn is_older(&self, one: &At, than: &At) -> bool {
         match (self.order(one), self.order(than)) {
+            _ if !enforced(Rule::NewerWins) => false,
             (Some(one), Some(than)) => is_older(Some(one), Some(than)),
             (None, None) => match (self.place(one), self.place(than)) {
                 (Some((partition, offset)), Some((other, than))) => {
@@ -135,7 +137,7 @@ impl Ranking<At> for Ranks<'_> {
     }
 
     fn is_stale(&self, key: KeyNumber, at: &At) -> bool {
-        let order = self.order(at);
+        let order = self.order(at).filter(|_| enforced(Rule::Stale));
         order.is_some_and(|order| self.known.is_stale(key, order)) && !self.begins_anew(at)
     }
 

@@ -16,6 +16,7 @@ use crate::commit::summary::FileChanges;
 use crate::control::segment::FileCounts;
 use crate::delete::DeletionVector;
 use crate::error::{Result, SinkError};
+use crate::rules::{Rule, enforced};
 
 /// What a change does to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,9 +114,8 @@ impl Counts {
 
 /// The last change of a key.
 #[derive(Debug, Clone, Copy)]
-struct Winner<O> {
+struct Winner {
     key: KeyNumber,
-    order: O,
     /// The new row, by its number in the index to come.
     new: Option<Location>,
     old: Option<Location>,
@@ -127,7 +127,9 @@ pub struct Located<O> {
     generation: u64,
     first_new: u32,
     new_files: Vec<IndexedFile>,
-    winners: Vec<Winner<O>>,
+    winners: Vec<Winner>,
+    /// The last orders of keys: of each the last one of each kind.
+    orders: Vec<(KeyNumber, O)>,
     /// New rows that a later change of the same commit replaced.
     superseded: Vec<Location>,
     /// The rows that stay when the table is emptied.
@@ -193,6 +195,7 @@ pub fn locate<O: Clone>(
         first_new,
         new_files,
         winners: Vec::new(),
+        orders: Vec::new(),
         superseded: Vec::new(),
         kept: None,
         counts: Counts::default(),
@@ -223,11 +226,11 @@ pub fn locate<O: Clone>(
             };
             located.superseded.extend(loser.and_then(row_of));
         }
-        let mut last = newest.iter().rev();
-        let last = last.find(|one| ranking.has_order(&one.order));
+        let ordered = newest.iter().filter(|one| ranking.has_order(&one.order));
+        let orders = ordered.map(|one| (one.key, one.order.clone()));
+        located.orders.extend(orders);
         located.winners.extend(newest.last().map(|winner| Winner {
             key: winner.key,
-            order: last.unwrap_or(winner).order.clone(),
             new: row_of(winner),
             old: index.get(winner.key),
         }));
@@ -263,11 +266,9 @@ fn malformed(what: &str) -> SinkError {
 }
 
 impl<O> Located<O> {
-    /// Returns the keys that change, each with the order of its last change that has one.
-    pub fn changed(&self) -> impl Iterator<Item = (KeyNumber, &O)> {
-        self.winners
-            .iter()
-            .map(|winner| (winner.key, &winner.order))
+    /// Returns the last order of each kind that the changes of a key have.
+    pub fn orders(&self) -> impl Iterator<Item = (KeyNumber, &O)> {
+        self.orders.iter().map(|(key, order)| (*key, order))
     }
 
     /// Empties the table before the changes: all its rows go but those at `kept`.
@@ -303,11 +304,13 @@ impl<O> Located<O> {
         let mut rows: BTreeMap<u32, DeletionVector> = BTreeMap::new();
         let mut delete = |row: Location| rows.entry(row.file).or_default().insert(row.row.into());
         let mut changes = Vec::with_capacity(self.winners.len());
-        for Winner { key, new, old, .. } in self.winners {
+        let mut left: BTreeMap<u32, u32> = BTreeMap::new();
+        for Winner { key, new, old } in self.winners {
             // A row that somebody deleted is not there, whatever the index remembers.
             let live = old.filter(|old| {
                 let vector = vector_of(old.file);
-                !vector.is_some_and(|vector| vector.contains(u64::from(old.row)))
+                let is_gone = vector.is_some_and(|vector| vector.contains(u64::from(old.row)));
+                !is_gone || !enforced(Rule::LiveRow)
             });
             if let Some(live) = live {
                 delete(live)?;
@@ -317,6 +320,9 @@ impl<O> Located<O> {
                 (Some(_), Some(_)) => counts.updated += 1,
                 (None, Some(_)) => counts.deleted += 1,
                 (None, None) => counts.missing += 1,
+            }
+            if let Some(old) = old {
+                *left.entry(old.file).or_default() += 1;
             }
             if new.is_some() || old.is_some() {
                 changes.push((key, new));
@@ -336,6 +342,7 @@ impl<O> Located<O> {
                 added: self.new_files,
                 dropped: Vec::new(),
                 changes,
+                left,
             },
         };
         if let Some(kept) = self.kept {
@@ -386,10 +393,12 @@ impl Resolution {
         let total = file.map(|file| u64::from(file.rows));
         let total = total.ok_or_else(|| SinkError::internal("a deleted row has no file"))?;
         let mut vector = rows;
-        if let Some(old) = old {
+        if let Some(old) = old.filter(|_| enforced(Rule::OneDelete)) {
             vector.union(old);
         }
-        let added = vector.len() - old.map_or(0, DeletionVector::len);
+        let added = vector
+            .len()
+            .saturating_sub(old.map_or(0, DeletionVector::len));
         if vector.last().is_some_and(|last| last >= total) {
             return Err(SinkError::internal("a deleted row is not in its file"));
         }

@@ -1,5 +1,7 @@
 //! Sections are read as they were written, and damage is found.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 
 use super::*;
@@ -20,7 +22,7 @@ fn stored() -> (Index, Vec<u8>, Vec<Bytes>) {
             })
             .collect();
         changes.sort();
-        index.put(&changes).unwrap();
+        index.put(&changes, &BTreeMap::new()).unwrap();
     }
     files_section(&index).unwrap();
     index.drop_file(2).unwrap();
@@ -58,7 +60,7 @@ fn an_index_is_read_as_it_was_written() {
     let mut mapped = load(&files, &shards, Keep::Mapped).unwrap();
     let (key, _) = index.iter().nth(77).unwrap();
     let to = Location { file: 0, row: 5 };
-    mapped.put(&[(key, Some(to))]).unwrap();
+    mapped.put(&[(key, Some(to))], &BTreeMap::new()).unwrap();
     assert_eq!(mapped.get(key), Some(to));
     assert_eq!(files_section(&mapped).unwrap(), files);
     assert!(

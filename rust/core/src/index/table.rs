@@ -42,6 +42,8 @@ pub struct Delta {
     pub(super) dropped: Vec<u32>,
     /// Keys and their new places, in order, each key once.
     pub(super) changes: Vec<(KeyNumber, Option<Location>)>,
+    /// How many of these keys lay in each file before.
+    pub(super) left: BTreeMap<u32, u32>,
 }
 
 impl Delta {
@@ -131,13 +133,21 @@ impl Index {
     }
 
     pub(super) fn of(form: KeyForm, shards: Vec<Shard>, files: Files) -> Self {
-        Index {
+        let mut index = Index {
             form,
             shards,
             files,
             generation: 0,
             shard_keys_max: INDEX_SHARD_KEYS_MAX,
+        };
+        let mut keys: BTreeMap<u32, u32> = BTreeMap::new();
+        for (_, at) in index.iter() {
+            *keys.entry(at.file).or_default() += 1;
         }
+        for (file, keys) in keys {
+            index.files.come(file, keys);
+        }
+        index
     }
 
     /// Cuts shards that have more keys than this.
@@ -195,6 +205,11 @@ impl Index {
                 .map(move |(key, found)| (KeyNumber(first | key), found))
         });
         keys.filter(|(_, found)| self.files.get(found.file).is_some())
+    }
+
+    /// Returns the number of keys whose file is live. One whose row somebody else has deleted is counted.
+    pub fn keys(&self) -> u64 {
+        self.files.keys()
     }
 
     /// Returns the number of entries, those of dropped files included.
@@ -260,12 +275,25 @@ impl Index {
         for number in delta.dropped {
             self.files.remove(number);
         }
-        self.put(&delta.changes)
+        self.put(&delta.changes, &delta.left)
     }
 
-    /// Puts keys, in order and each once, at their places.
-    pub(super) fn put(&mut self, changes: &[(KeyNumber, Option<Location>)]) -> Result<()> {
+    /// Puts keys, in order and each once, at their places. `left` says how many of them lay in each file
+    /// before.
+    pub(super) fn put(
+        &mut self,
+        changes: &[(KeyNumber, Option<Location>)],
+        left: &BTreeMap<u32, u32>,
+    ) -> Result<()> {
         self.generation += 1;
+        for (file, keys) in left {
+            self.files.leave(*file, *keys);
+        }
+        for (_, to) in changes {
+            if let Some(to) = to {
+                self.files.come(to.file, 1);
+            }
+        }
         let (rest_bits, highest) = (self.rest_bits(), self.files.highest());
         let mut part: Vec<Entry> = Vec::new();
         for chunk in changes.chunk_by(|one, two| one.0.0 >> rest_bits == two.0.0 >> rest_bits) {
@@ -300,9 +328,19 @@ impl Index {
     /// Follows a compaction whose new files were added: keys point to where their rows are now, and
     /// the replaced files are dropped.
     pub fn remap(&mut self, moves: &Moves) -> Result<()> {
-        self.rewrite(self.files.highest(), |location| moves.of(location))?;
+        let mut come: BTreeMap<u32, u32> = BTreeMap::new();
+        self.rewrite(self.files.highest(), |location| {
+            let to = moves.of(location)?;
+            if to != location {
+                *come.entry(to.file).or_default() += 1;
+            }
+            Some(to)
+        })?;
         for number in moves.spans.keys() {
             self.files.remove(*number);
+        }
+        for (file, keys) in come {
+            self.files.come(file, keys);
         }
         Ok(())
     }
@@ -321,11 +359,11 @@ impl Index {
     fn rewrite(
         &mut self,
         highest: Location,
-        moved: impl Fn(Location) -> Option<Location>,
+        mut moved: impl FnMut(Location) -> Option<Location>,
     ) -> Result<()> {
         self.generation += 1;
         for shard in &mut self.shards {
-            shard.rewrite(highest, &moved)?;
+            shard.rewrite(highest, &mut moved)?;
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ proptest! {
                     None => model.remove(key),
                 };
             }
-            index.put(&changes).unwrap();
+            index.put(&changes, &BTreeMap::new()).unwrap();
             if number == drop_at {
                 let first = index.files().iter().next().map(|(number, _)| number).unwrap();
                 index.drop_file(first);
@@ -96,7 +96,7 @@ fn rows_that_moved_are_found_where_they_are() {
         .chain(rows(stays, 20))
         .collect();
     changes.sort();
-    index.put(&changes).unwrap();
+    index.put(&changes, &BTreeMap::new()).unwrap();
     let new = index.add_file(file(3, 15)).unwrap();
     let span = |row, count, to| Span {
         row,
@@ -132,6 +132,7 @@ fn a_delta_belongs_to_one_state() {
         added: vec![file(0, 1)],
         dropped: vec![],
         changes: vec![(key(1), Some(at(0, 0)))],
+        left: BTreeMap::new(),
     };
     index.apply(delta.clone()).unwrap();
     assert_eq!(index.get(key(1)), Some(at(0, 0)));
@@ -153,6 +154,7 @@ fn an_index_that_would_not_fit_is_refused_before_the_commit() {
         added: vec![],
         dropped: vec![],
         changes,
+        left: BTreeMap::new(),
     };
     let error = index.check_room(&delta, 1 << 20).unwrap_err();
     assert_eq!(error.code(), "INDEX_TOO_LARGE");
@@ -163,6 +165,7 @@ fn an_index_that_would_not_fit_is_refused_before_the_commit() {
         added: vec![],
         dropped: vec![],
         changes: vec![],
+        left: BTreeMap::new(),
     };
     let memory = index.memory().heap;
     assert!(memory < 1_100_000, "{memory}");

@@ -11,6 +11,7 @@ use crate::change::Order;
 use crate::change::keyrun::{Effect, RunChange};
 use crate::change::window::KnownOrders;
 use crate::offsets::TopicPartition;
+use crate::rules::{Rule, enforced};
 
 /// A truncation of which nobody knows what came before it.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +34,9 @@ pub fn find_unsure(
     known: &KnownOrders,
     mut of_table: impl Iterator<Item = TopicPartition>,
 ) -> Option<Unsure> {
+    if !enforced(Rule::TruncationSure) {
+        return None;
+    }
     let truncations = truncations(parts, known);
     let (first, own, _) = *truncations.first()?;
     let unsure = |segment, partition: &TopicPartition, other: &TopicPartition| Unsure {

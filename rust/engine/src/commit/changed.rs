@@ -25,6 +25,7 @@ use frazil_core::commit::validate::RejectReason;
 use frazil_core::config::TableConfig;
 use frazil_core::control::segment::Segment;
 use frazil_core::index::changed::Pending;
+use frazil_core::index::orders::Orders;
 use frazil_core::index::resolve::Counts;
 use frazil_core::layout::identifier::key_plan;
 use frazil_core::limits::{ORDER_WINDOW_BYTES_MAX, ORDER_WINDOW_MS};
@@ -39,8 +40,6 @@ use crate::catalog::LoadedTable;
 use crate::delete::KnownDeletes;
 use crate::index::Tracked;
 use crate::memory::Memory;
-use segments::Keys;
-
 pub(super) use segments::SegmentChanges;
 
 /// What the configuration says of a table with changes.
@@ -77,9 +76,7 @@ struct Held {
     /// What the last attempt changes, until it is known whether it was applied.
     pending: Option<Written>,
     /// The orders of the last changes of keys.
-    orders: KnownOrders,
-    /// What these are keys of.
-    keys: Option<Keys>,
+    orders: Orders,
 }
 
 /// What an attempt changes once it is applied.
@@ -132,8 +129,7 @@ impl Changes {
             held: tokio::sync::Mutex::new(Held {
                 tracked: None,
                 pending: None,
-                orders: no_orders(),
-                keys: None,
+                orders: Orders::new(ORDER_WINDOW_MS, ORDER_WINDOW_BYTES_MAX),
             }),
         }
     }
@@ -151,9 +147,10 @@ impl Changes {
         held.settle(metadata, attempt.wid, attempt.branch)?;
         // Whatever ends this half-way takes the index with it: it is built anew from the table.
         let mut tracked = self.follow(&mut held, attempt, &old).await?;
-        held.keys_are(Keys::of(&tracked, attempt));
+        let (writer, keys) = ((attempt.wid, attempt.branch), tracked.keys().clone());
+        held.orders.follow(metadata, writer, keys, now_ms())?;
         let made = self
-            .resolve(&mut tracked, &held.orders, attempt, old, read)
+            .resolve(&mut tracked, held.orders.known(), attempt, old, read)
             .await;
         // Where the table does not have what is known of it, all of it is read anew.
         let is_wrong = |error: &Unbuilt| matches!(error, Unbuilt::Failed(error) if error.code() == ENTRIES_GONE);
@@ -183,10 +180,10 @@ impl Changes {
         } = &self.table;
         let plan = key_plan(metadata.current_schema(), id_columns, *case_insensitive)?;
         let known = held.tracked.take();
-        let known = known.filter(|known| known.fits(metadata, attempt.branch, &plan));
-        let mut tracked =
-            known.unwrap_or_else(|| Tracked::new(metadata.uuid(), plan, &self.memory));
-        match tracked.follow(storage, old, attempt.base.parent_id()).await {
+        let head = attempt.base.parent_id();
+        let known = known.filter(|known| known.fits(metadata, (attempt.branch, head), &plan));
+        let mut tracked = known.unwrap_or_else(|| Tracked::new(metadata, plan, &self.memory));
+        match tracked.follow(storage, old, head).await {
             Ok(()) => Ok(tracked),
             Err(error) => {
                 if error.kind() == ErrorKind::Retriable && tracked.is_whole() {
@@ -239,27 +236,16 @@ impl Changes {
     }
 }
 
-fn no_orders() -> KnownOrders {
-    KnownOrders::new(ORDER_WINDOW_MS, ORDER_WINDOW_BYTES_MAX)
-}
-
 impl Held {
-    /// Forgets what it knows of other keys: those of another table of the name, or of other columns.
-    fn keys_are(&mut self, keys: Keys) {
-        if self.keys.as_ref().is_some_and(|known| *known != keys) {
-            self.orders = no_orders();
-        }
-        self.keys = Some(keys);
-    }
-
-    /// Applies the last attempt if the table has it, and forgets it otherwise: what came of it is read
-    /// from the table's files then.
+    /// Applies the last attempt if the table has it, and forgets it otherwise: the index stays as it was, and
+    /// what came of the attempt is read from the table's files.
     fn settle(&mut self, metadata: &Arc<TableMetadata>, wid: &str, branch: &str) -> Result<()> {
         let Some(Written { pending, deletes }) = self.pending.take() else {
             return Ok(());
         };
         let is_there = pending.settle(metadata, (wid, branch), &mut self.orders, now_ms())?;
-        let Some(mut tracked) = self.tracked.take().filter(|_| is_there) else {
+        let tracked = self.tracked.take_if(|_| is_there);
+        let Some(mut tracked) = tracked else {
             return Ok(());
         };
         let Counts {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frazil_core::change::KeyPlan;
 use frazil_core::delete::DeletionVector;
 use frazil_core::index::catch_up::{CatchUp, Caught};
+use frazil_core::index::follow::NewFile;
 use frazil_core::index::{Index, KeyHasher, KeyNumber};
 use frazil_core::limits::INDEX_READS;
 use frazil_core::{Result, SinkError};
@@ -20,14 +21,9 @@ const BATCHES_AHEAD: usize = 64;
 /// A data file whose keys are to be read.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
-    /// Its number in the index.
-    pub(crate) number: u32,
-    /// Its location.
-    pub(crate) path: Arc<str>,
+    pub(crate) file: NewFile,
     /// Its length.
     pub(crate) bytes: u64,
-    /// Its rows, deleted ones included.
-    pub(crate) rows: u64,
 }
 
 /// How keys are read.
@@ -61,7 +57,7 @@ pub(crate) async fn catch_up(
             let Some(file) = files.next() else {
                 break;
             };
-            running.push_back((file.clone(), reader.begin(file)));
+            running.push_back((file.file.clone(), reader.begin(file)));
         }
         let Some((file, mut keys)) = running.pop_front() else {
             break;
@@ -109,7 +105,7 @@ async fn send_keys(
     to: &mpsc::Sender<Keys>,
 ) -> Result<()> {
     let field_ids: Vec<i32> = plan.field_ids().collect();
-    let mut columns = KeyColumns::open(storage, &file.path, file.bytes, &field_ids).await?;
+    let mut columns = KeyColumns::open(storage, &file.file.path, file.bytes, &field_ids).await?;
     let mut bytes = Vec::new();
     while let Some((first, columns)) = columns.next().await? {
         let count = columns.first().map_or(0, |column| column.len());
@@ -129,5 +125,5 @@ async fn send_keys(
 
 /// A value of another writer that is no key stops the table: its row could never be found.
 fn foreign(error: SinkError, file: &Reading) -> SinkError {
-    unreadable(&file.path).caused_by(error)
+    unreadable(&file.file.path).caused_by(error)
 }

@@ -1,10 +1,7 @@
 //! The index of a table together with the files of the snapshot that it is true to.
 //!
-//! It follows a table by difference: of a new snapshot the manifests are read that were not there
-//! before, and the keys of data files that are new. What its own commits change it is
-//! [told](Tracked::apply), so that nothing of them is read again. Only a table that went back, to a
-//! snapshot before the one that was followed last, is read anew: rows that were deleted may be there
-//! again.
+//! Of a new snapshot the manifests are read that were not there before, and the keys of data files that are
+//! new. How it follows, and when it is built anew, is decided in [`frazil_core::index::follow`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,9 +9,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use frazil_core::change::KeyPlan;
-use frazil_core::commit::outcome::is_in_history;
 use frazil_core::index::catch_up::Caught;
-use frazil_core::index::files::IndexedFile;
+use frazil_core::index::follow::{Followed, NewFile};
+use frazil_core::index::orders::Keys;
 use frazil_core::index::table::{Delta, check_bytes};
 use frazil_core::index::{Index, KeyForm, KeyHasher};
 use frazil_core::limits::MANIFEST_TABLE_TURNS;
@@ -22,7 +19,6 @@ use frazil_core::memory::Use;
 use frazil_core::{Result, SinkError};
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{ManifestFile, TableMetadata};
-use uuid::Uuid;
 
 use super::kept::Kept;
 use super::{Reader, Reading, catch_up};
@@ -31,25 +27,14 @@ use crate::failpoint;
 use crate::memory::{Draw, Memory};
 use crate::storage::TableStorage;
 
-/// Rows of files that are gone from which on their keys are taken out of the index, when they are a
-/// quarter of it.
-const DEAD_ROWS_MIN: u64 = 1 << 16;
-
 /// The index of a table, its files, and what else its commits go on with.
 #[derive(Debug)]
 pub(crate) struct Tracked {
-    table: Uuid,
     plan: Arc<KeyPlan>,
     hasher: KeyHasher,
-    pub(crate) index: Index,
+    followed: Followed,
     pub(crate) live: LiveFiles,
     pub(crate) kept: Kept,
-    /// The snapshot that was followed last.
-    snapshot: Option<i64>,
-    /// Rows of files that are gone, whose keys may still take memory.
-    dead_rows: u64,
-    /// Whether the index has the keys of all its files.
-    is_whole: bool,
     memory: Arc<Memory>,
     drawn: Option<Draw>,
     drawn_bytes: u64,
@@ -57,43 +42,44 @@ pub(crate) struct Tracked {
 
 impl Tracked {
     /// Begins with nothing: the first snapshot that is followed is read as a whole.
-    pub(crate) fn new(table: Uuid, plan: KeyPlan, memory: &Arc<Memory>) -> Self {
-        let form = KeyForm::of(plan.bytes_max());
+    pub(crate) fn new(metadata: &TableMetadata, plan: KeyPlan, memory: &Arc<Memory>) -> Self {
+        let keys = keys_of(metadata, &plan);
         Tracked {
-            table,
-            hasher: KeyHasher::new(form, table),
+            hasher: KeyHasher::new(keys.form, keys.table),
             plan: Arc::new(plan),
-            index: Index::new(form),
+            followed: Followed::new(keys),
             live: LiveFiles::default(),
             kept: Kept::default(),
-            snapshot: None,
-            dead_rows: 0,
-            is_whole: true,
             memory: Arc::clone(memory),
             drawn: None,
             drawn_bytes: 0,
         }
     }
 
-    /// Tells whether it is of use for the table as it is now.
-    pub(crate) fn fits(&self, metadata: &TableMetadata, branch: &str, plan: &KeyPlan) -> bool {
-        let in_history =
-            |id: i64| metadata.snapshot_by_id(id).is_some() && is_in_history(metadata, branch, id);
-        self.is_whole
-            && self.table == metadata.uuid()
-            && self.plan.fingerprint() == plan.fingerprint()
-            && self.index.form() == KeyForm::of(plan.bytes_max())
-            && self.snapshot.is_none_or(in_history)
+    /// Tells whether it is of use for the table as it is now, whose `branch` has the head `head`.
+    pub(crate) fn fits(
+        &self,
+        metadata: &Arc<TableMetadata>,
+        (branch, head): (&str, Option<i64>),
+        plan: &KeyPlan,
+    ) -> bool {
+        let keys = keys_of(metadata, plan);
+        self.followed.may_follow(metadata, (branch, head), &keys)
     }
 
-    /// Returns how keys become bytes.
-    pub(crate) fn plan(&self) -> &KeyPlan {
-        &self.plan
+    /// Returns where the row of each key is.
+    pub(crate) fn index(&self) -> &Index {
+        self.followed.index()
+    }
+
+    /// Returns what its keys are.
+    pub(crate) fn keys(&self) -> &Keys {
+        self.followed.keys()
     }
 
     /// Tells whether it is true to a snapshot, after an error as well.
     pub(crate) fn is_whole(&self) -> bool {
-        self.is_whole
+        self.followed.is_whole()
     }
 
     /// Becomes true to the snapshot `head` with these manifests.
@@ -109,25 +95,25 @@ impl Tracked {
         head: Option<i64>,
     ) -> Result<()> {
         let entries = self.read_unseen(storage, manifests).await?;
-        self.is_whole = false;
         self.live.follow(manifests, entries)?;
         if self.live.equality_deletes > 0 {
             return Err(has_equality_deletes(self.live.equality_deletes));
         }
-        self.drop_gone()?;
-        let new = self.add_new()?;
-        if !new.is_empty()
-            && let Err(error) = self.read_keys(storage, &new).await
-        {
-            // A later try reads them again.
-            for file in &new {
-                self.index.drop_file(file.number);
+        let live = &self.live.data;
+        let new = self
+            .followed
+            .follow(head, live, |file| (file.rows, file.sequence))?;
+        let read = match new.is_empty() {
+            true => Ok(false),
+            false => self.read_keys(storage, &new).await,
+        };
+        match read {
+            Ok(has_several_rows) => self.followed.has_read(has_several_rows),
+            Err(error) => {
+                self.followed.read_failed(&new);
+                return Err(error);
             }
-            self.is_whole = true;
-            return Err(error);
         }
-        self.is_whole = true;
-        self.snapshot = head;
         self.count();
         Ok(())
     }
@@ -152,43 +138,8 @@ impl Tracked {
         reads.try_collect().await
     }
 
-    /// Forgets files that are not live any more.
-    fn drop_gone(&mut self) -> Result<()> {
-        let files = self.index.files().iter();
-        let gone = files.filter(|(_, file)| !self.live.data.contains_key(&file.path));
-        let gone: Vec<u32> = gone.map(|(number, _)| number).collect();
-        for number in gone {
-            let rows = self.index.drop_file(number).map_or(0, |file| file.rows);
-            self.dead_rows = self.dead_rows.saturating_add(u64::from(rows));
-        }
-        let entries = self.index.entries() as u64;
-        if self.dead_rows > DEAD_ROWS_MIN && self.dead_rows > entries / 4 {
-            self.index.compact()?;
-            self.dead_rows = 0;
-        }
-        Ok(())
-    }
-
-    /// Adds the files that are not known yet, the oldest first; their keys are to be read.
-    fn add_new(&mut self) -> Result<Vec<Reading>> {
-        let files = self.live.data.iter();
-        let new = files.filter(|(path, _)| self.index.files().number(path).is_none());
-        let mut new: Vec<_> = new.collect();
-        new.sort_by_key(|(path, file)| (file.sequence, Arc::clone(path)));
-        let mut added = Vec::with_capacity(new.len());
-        for (path, file) in new {
-            let indexed = IndexedFile::new(Arc::clone(path), file.rows)?;
-            added.push(Reading {
-                number: self.index.add_file(indexed)?,
-                path: Arc::clone(path),
-                bytes: file.bytes,
-                rows: file.rows,
-            });
-        }
-        Ok(added)
-    }
-
-    async fn read_keys(&mut self, storage: &TableStorage, new: &[Reading]) -> Result<()> {
+    /// Reads the keys of new files, and tells whether there may be several live rows of a key.
+    async fn read_keys(&mut self, storage: &TableStorage, new: &[NewFile]) -> Result<bool> {
         failpoint::pass("index.before-read")?;
         let begun = Instant::now();
         let paths: BTreeSet<Arc<str>> = new.iter().map(|file| Arc::clone(&file.path)).collect();
@@ -206,24 +157,33 @@ impl Tracked {
         };
         let allowed = room(&self.memory, self.drawn_bytes);
         let check = |bytes: usize| check_bytes(bytes, allowed);
-        let index = &mut self.index;
-        let caught = catch_up(&reader, index, new.to_vec(), &vectors, check).await?;
-        check(self.index.memory().heap)?;
+        let files = new.iter().map(|file| {
+            let bytes = self.live.data.get(&file.path).map_or(0, |live| live.bytes);
+            Reading {
+                file: file.clone(),
+                bytes,
+            }
+        });
+        let (files, index) = (files.collect(), self.followed.index_mut());
+        let caught = catch_up(&reader, index, files, &vectors, check).await?;
+        let heap = self.index().memory().heap;
+        check(heap)?;
         tracing::info!(
-            table = %self.table,
+            table = %self.keys().table,
             files = new.len(),
             keys = caught.keys,
             ms = begun.elapsed().as_millis() as u64,
-            index_bytes = self.index.memory().heap,
+            index_bytes = heap,
             "keys of data files were read"
         );
         self.warn_of_duplicates(storage, &caught).await
     }
 
-    /// Says when live rows have the same key. A row that somebody deleted in the same snapshot is none.
-    async fn warn_of_duplicates(&self, storage: &TableStorage, caught: &Caught) -> Result<()> {
+    /// Says when live rows have the same key, and tells whether some may. A row that somebody deleted in the
+    /// same snapshot is none.
+    async fn warn_of_duplicates(&self, storage: &TableStorage, caught: &Caught) -> Result<bool> {
         let path_of = |number: u32| {
-            let file = self.index.files().get(number);
+            let file = self.index().files().get(number);
             file.map(|file| Arc::clone(&file.path))
         };
         let older = caught.named.iter().map(|one| one.older);
@@ -236,11 +196,11 @@ impl Tracked {
         };
         let live = caught.named.iter().filter(|one| is_live(one.older)).count();
         if live > 0 {
-            tracing::warn!(table = %self.table, at_least = live,
+            tracing::warn!(table = %self.keys().table, at_least = live,
                 "the table has several rows with one key, which another writer left; the newest of \
                  them counts, the others stay until they are deleted elsewhere");
         }
-        Ok(())
+        Ok(live > 0 || caught.duplicates > caught.named.len() as u64)
     }
 
     /// Takes in what a commit of this process, the snapshot `snapshot_id`, has changed.
@@ -254,13 +214,10 @@ impl Tracked {
         deletes: Vec<(Arc<str>, KnownDeletes)>,
         snapshot_id: i64,
     ) -> Result<()> {
-        self.is_whole = false;
-        self.index.apply(delta)?;
-        self.is_whole = true;
+        self.followed.apply(delta, snapshot_id)?;
         for (path, known) in deletes {
             self.kept.keep_deletes(path, known);
         }
-        self.snapshot = Some(snapshot_id);
         self.count();
         Ok(())
     }
@@ -277,9 +234,19 @@ impl Tracked {
 
     /// Counts the memory that it takes now.
     fn count(&mut self) {
-        let bytes = self.index.memory().heap + self.live.memory_bytes() + self.kept.memory_bytes();
+        let bytes =
+            self.index().memory().heap + self.live.memory_bytes() + self.kept.memory_bytes();
         self.drawn_bytes = bytes as u64;
         self.drawn = Some(self.memory.draw(Use::KeyIndex, bytes as u64));
+    }
+}
+
+/// What the numbers of the keys of a table are numbers of.
+fn keys_of(metadata: &TableMetadata, plan: &KeyPlan) -> Keys {
+    Keys {
+        table: metadata.uuid(),
+        form: KeyForm::of(plan.bytes_max()),
+        key: plan.fingerprint().to_owned(),
     }
 }
 

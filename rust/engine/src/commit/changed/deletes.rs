@@ -43,7 +43,7 @@ pub(super) async fn build(
 ) -> Result<(Built, Written), Unbuilt> {
     let changes = segment_changes(attempt, parts)?;
     check_truncations(attempt, orders, &changes)?;
-    let located = LocatedChanges::find(&tracked.index, orders, &changes)?;
+    let located = LocatedChanges::find(tracked.index(), orders, &changes)?;
     let paths = located.files().into_iter();
     let paths: BTreeSet<Arc<str>> = paths
         .filter_map(|number| path_of(tracked, number))
@@ -51,11 +51,11 @@ pub(super) async fn build(
     let (live, storage) = (&tracked.live, &attempt.loaded.storage);
     let kept = |path: &str| tracked.kept.deletes(path);
     let known = live.deletes_of(storage, &paths, kept).await?;
-    let (made, noted) = located.resolve(&tracked.index, |number| {
+    let (made, noted) = located.resolve(tracked.index(), |number| {
         let known = known.get(&path_of(tracked, number)?)?;
         Some(&known.vector)
     })?;
-    tracked.index.check_room(&made.delta, tracked.room())?;
+    tracked.index().check_room(&made.delta, tracked.room())?;
     failpoint::pass("commit.after-resolve")?;
     let mut work = Work {
         attempt,
@@ -93,7 +93,7 @@ pub(super) async fn build(
 }
 
 fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {
-    let file = tracked.index.files().get(number);
+    let file = tracked.index().files().get(number);
     file.map(|file| Arc::clone(&file.path))
 }
 
