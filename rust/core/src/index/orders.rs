@@ -7,6 +7,7 @@
 //! |---|---|
 //! | another writer commits rows, deletes or compactions | they count: the source's changes are as old as they were |
 //! | another process commits changes | forgotten: it may have emptied the table, and its orders are not known |
+//! | a commit whose answer was lost, and given up, is there after all | the same, for its orders are not known any more |
 //! | the table is rolled back behind the last commit | forgotten: the table does not have what they are of |
 //! | the catalog answers with a table from before the last commit | nothing: no commit can be built on that |
 //! | the table is replaced, or its key gets other columns | forgotten: they are of other keys |

@@ -222,6 +222,9 @@ impl World {
             }
             self.active = 1 - self.active;
             self.is_forgetful = true;
+            self.owners
+                .iter_mut()
+                .for_each(|owner| owner.must_know.clear());
             tell!(self, "process {} commits from now on", self.active);
         }
         if self.happens(|of| of.reset) {
@@ -479,6 +482,9 @@ impl World {
             }
             action = match action {
                 Action::Load if self.happens(|of| of.stale) => {
+                    // A commit whose answer was lost does not show here, and passes for another's then.
+                    self.is_forgetful = true;
+                    self.owners[self.active].must_know.clear();
                     machine.loaded(self.table.before.clone())
                 }
                 Action::Load => machine.loaded(self.table.now.clone()),
