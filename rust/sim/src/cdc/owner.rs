@@ -174,7 +174,9 @@ impl Owner {
     fn note(&mut self, view: &View, noted: &Attempted, now_ms: i64) -> Result<()> {
         let state = view.writer_state(WID, BRANCH)?;
         let is_last = state.is_some_and(|state| state.commit_id == noted.commit_id);
-        if !is_last || !view.is_in_history(BRANCH, noted.snapshot_id) {
+        let id = noted.snapshot_id;
+        let is_there = view.has_snapshot(id) && view.is_in_history(BRANCH, id);
+        if !is_last || !is_there {
             return Ok(());
         }
         if noted.forgets {

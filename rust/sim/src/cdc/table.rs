@@ -172,7 +172,8 @@ impl Table {
             before: view,
             has_vectors,
             names: 0,
-            ids: 0,
+            // Below what stands for no snapshot.
+            ids: -1_000,
         }
     }
 
