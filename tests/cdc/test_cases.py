@@ -29,6 +29,7 @@ def stage(request, worker, broker, rest) -> Iterator[Stage]:
 
 # Promise: the keys of the Tabular sink for changes mean what they say: `cdc-field` with I, U and D over
 # four commits leaves no row
+# Case: 1
 @case("tabular-cdc")
 def test_tabulars_cdc_field_is_not_ignored(t: Topic) -> Iterator[Step]:
     # The field of the operation is a column like any other there.
@@ -38,6 +39,7 @@ def test_tabulars_cdc_field_is_not_ignored(t: Topic) -> Iterator[Step]:
 
 
 # Promise: `upsert-mode-enabled` of the Tabular sink is upserts by key
+# Case: 1
 @case("tabular-upsert")
 def test_tabulars_upsert_mode_is_not_ignored(t: Topic) -> Iterator[Step]:
     yield [t.upsert(t.row(1, "a")), t.upsert(t.row(2, "b"))], [(1, "a"), (2, "b")]
@@ -45,6 +47,7 @@ def test_tabulars_upsert_mode_is_not_ignored(t: Topic) -> Iterator[Step]:
 
 
 # Promise: a delete that knows only the key finds its row in the partition where it is
+# Case: 2
 @case(partition_by="day(at)")
 def test_a_delete_without_the_old_row_leaves_it_there(t: Topic) -> Iterator[Step]:
     day = 86_400_000_000
@@ -56,6 +59,7 @@ def test_a_delete_without_the_old_row_leaves_it_there(t: Topic) -> Iterator[Step
 
 # Promise: an update that moves a row to another partition leaves one row, in that partition
 # Complaint: 11
+# Case: 3
 @case(partition_by="part", version=3)
 def test_a_row_that_moves_to_another_partition_is_there_twice(t: Topic) -> Iterator[Step]:
     yield [t.insert(1, t.row(1, "a", part="x")), t.insert(2, t.row(2, "a", part="x"))], [(1, "a"), (2, "a")]
@@ -69,6 +73,7 @@ def test_a_row_that_moves_to_another_partition_is_there_twice(t: Topic) -> Itera
 
 # Promise: an insert and an update of a key that are committed together, because the catalog was down,
 # leave the newer row
+# Case: 5
 @case(version=3)
 def test_two_epochs_in_one_commit_lose_or_double_a_row(t: Topic) -> Iterator[Step]:
     yield [t.insert(1, t.row(9, "there"))], [(9, "there")]
@@ -82,6 +87,7 @@ def test_two_epochs_in_one_commit_lose_or_double_a_row(t: Topic) -> Iterator[Ste
 
 # Promise: insert, delete and insert of one key in one batch leave the new row
 # Complaint: 10
+# Case: 6
 @case()
 def test_insert_delete_insert_in_one_batch_leave_the_old_row(t: Topic) -> Iterator[Step]:
     yield [t.insert(1, t.row(1, "hello")), *t.delete(1, 1), t.insert(1, t.row(1, "hallo"))], [(1, "hallo")]
@@ -90,6 +96,7 @@ def test_insert_delete_insert_in_one_batch_leave_the_old_row(t: Topic) -> Iterat
 
 
 # Promise: rows that a source inserts once more, after it and the sink were started again, are there once
+# Case: 8
 @case(version=3)
 def test_inserts_that_are_sent_again_double_rows(t: Topic) -> Iterator[Step]:
     rows = [t.row(number, f"v{number}") for number in range(20)]
@@ -106,6 +113,7 @@ def test_inserts_that_are_sent_again_double_rows(t: Topic) -> Iterator[Step]:
 
 # Promise: records whose key is nowhere are dead letters that name topic, partition and offset; the others
 # land
+# Case: 9
 @case("upsert", fields=[(*FIELDS[0][:2], True, None), *FIELDS[1:]])
 def test_a_record_without_a_key_stops_all_others(t: Topic) -> Iterator[Step]:
     nowhere = t.upsert(t.row(None, "nobody"), keyed=False)
@@ -118,6 +126,7 @@ def test_a_record_without_a_key_stops_all_others(t: Topic) -> Iterator[Step]:
 
 # Promise: texts are the same key when their bytes are: the empty text, trailing blanks, case and Unicode
 # forms count
+# Case: 12
 @case("upsert", fields=TEXT_KEY)
 def test_keys_that_look_alike_are_taken_for_one(t: Topic) -> Iterator[Step]:
     keys = ["", " ", "a", "A", "a ", "e\u0301", "\u00e9", "null"]
@@ -127,12 +136,14 @@ def test_keys_that_look_alike_are_taken_for_one(t: Topic) -> Iterator[Step]:
 
 
 # Promise: rows that are the same are both kept where rows are appended
+# Case: 13
 @case("upsert", mode="append", id_columns="")
 def test_the_same_row_twice_is_there_once_in_append_mode(t: Topic) -> Iterator[Step]:
     yield [t.upsert(t.row(1, "a")), t.upsert(t.row(1, "a"))], [(1, "a"), (1, "a")]
 
 
 # Promise: a truncation removes the rows before it, and those that are newer stay
+# Case: 14
 @case(truncate="truncate")
 def test_a_truncation_removes_newer_rows_or_none(t: Topic) -> Iterator[Step]:
     yield [t.insert(10, t.row(1, "a")), t.insert(11, t.row(2, "b"))], [(1, "a"), (2, "b")]
@@ -140,6 +151,7 @@ def test_a_truncation_removes_newer_rows_or_none(t: Topic) -> Iterator[Step]:
     yield [t.insert(40, t.row(4, "d")), t.change("t", 50), t.insert(60, t.row(5, "e"))], [(5, "e")]
 
 
+# Case: 14
 @case("schemaless", truncate="truncate", version=3)
 def test_a_truncation_without_a_schema_is_a_null_row(t: Topic) -> Iterator[Step]:
     yield [t.insert(10, t.row(1, "a"))], [(1, "a")]
@@ -147,12 +159,14 @@ def test_a_truncation_without_a_schema_is_a_null_row(t: Topic) -> Iterator[Step]
 
 
 # Promise: a truncation is ignored where that is said, and else it is an error of the record
+# Case: 14
 @case(truncate="ignore")
 def test_a_truncation_that_is_ignored_removes_rows(t: Topic) -> Iterator[Step]:
     yield [t.insert(10, t.row(1, "a")), t.change("t", 20), t.insert(30, t.row(2, "b"))], [(1, "a"), (2, "b")]
     assert t.letters() == []
 
 
+# Case: 14
 @case()
 def test_a_truncation_that_nobody_wants_removes_rows(t: Topic) -> Iterator[Step]:
     yield [t.insert(10, t.row(1, "a")), t.change("t", 20), t.insert(30, t.row(2, "b"))], [(1, "a"), (2, "b")]
@@ -160,6 +174,7 @@ def test_a_truncation_that_nobody_wants_removes_rows(t: Topic) -> Iterator[Step]
 
 
 # Promise: heartbeats, transaction records, schema changes and logical messages make no rows
+# Case: 15
 @case("schemaless")
 def test_what_is_no_change_becomes_a_row(t: Topic) -> Iterator[Step]:
     source = {"connector": "postgresql", "name": "cases", "ts_ms": 1, "lsn": 5, "table": ""}
@@ -188,6 +203,7 @@ def test_what_is_no_change_becomes_a_row(t: Topic) -> Iterator[Step]:
 
 
 # Promise: a topic that gets more partitions, so that keys move to others, doubles nothing
+# Case: 16
 @case("upsert", partitions=3, version=3)
 def test_more_partitions_double_rows(t: Topic) -> Iterator[Step]:
     keys = range(12)
@@ -197,6 +213,7 @@ def test_more_partitions_double_rows(t: Topic) -> Iterator[Step]:
 
 
 # Promise: deletes that come twice, and tombstones behind them, change nothing more
+# Case: 17
 @case()
 def test_a_second_delete_removes_another_row(t: Topic) -> Iterator[Step]:
     yield [t.insert(1, t.row(1, "a")), t.insert(2, t.row(2, "b"))], [(1, "a"), (2, "b")]
@@ -207,6 +224,7 @@ def test_a_second_delete_removes_another_row(t: Topic) -> Iterator[Step]:
 
 # Promise: a text that looks like the placeholder of a value that was left out is a text, where the source
 # leaves nothing out
+# Case: 19
 @case()
 def test_the_placeholder_in_a_mysql_row_is_lost(t: Topic) -> Iterator[Step]:
     text = "__debezium_unavailable_value"
@@ -214,18 +232,67 @@ def test_the_placeholder_in_a_mysql_row_is_lost(t: Topic) -> Iterator[Step]:
     yield [row], [(1, text)]
 
 
-# Promise: a change that leaves a value out is a dead letter, which says how the source sends it; the
-# placeholder is not written, and the row stays as it is
-@case()
+LEFT_OUT = "__debezium_unavailable_value"
+
+
+# Promise: an update that leaves a long value out (TOAST) keeps it, from the same commit or from the table
+# Case: 18
+@case(version=3)
 def test_a_value_that_was_left_out_is_overwritten(t: Topic) -> Iterator[Step]:
     yield [t.insert(1, t.row(1, "long")), t.insert(2, t.row(2, "b"))], [(1, "long"), (2, "b")]
-    left_out = t.update(3, t.row(1, "__debezium_unavailable_value", n=5))
+    left_out = t.update(3, t.row(1, LEFT_OUT, n=5))
     yield [left_out, t.update(4, t.row(2, "c"))], [(1, "long"), (2, "c")]
-    assert t.letters() == [("CHANGE_VALUE_UNAVAILABLE", 2)]
+    assert dict(t.rows("id, n"))[1] == 5
+    # In one commit: after a change that has the value, and after one that left it out too.
+    both = [t.update(5, t.row(1, "new", n=6)), t.update(6, t.row(1, LEFT_OUT, n=7))]
+    twice = [t.update(7, t.row(2, LEFT_OUT, n=8)), t.update(8, t.row(2, LEFT_OUT, n=9))]
+    yield [*both, *twice], [(1, "new"), (2, "c")]
+    assert t.rows("id, n") == [(1, 7), (2, 9)]
+    assert t.letters() == []
+
+
+@case(version=2, partition_by="v")
+def test_a_row_whose_value_was_left_out_lands_in_no_partition(t: Topic) -> Iterator[Step]:
+    yield [t.insert(1, t.row(1, "long")), t.insert(2, t.row(2, "b"))], [(1, "long"), (2, "b")]
+    yield [t.update(3, t.row(1, LEFT_OUT, n=5))], [(1, "long"), (2, "b")]
+    planned = read_with_java(t.view.location(), "files")
+    assert sorted(file["partition"] for file in planned) == ["v=b", "v=long"]
+
+
+# Promise: a value that was left out and that no row of the table has is a dead letter, which says how the
+# source sends it; the placeholder is not written
+# Case: 19
+@case()
+def test_a_value_that_nobody_has_is_the_placeholder(t: Topic) -> Iterator[Step]:
+    yield [t.insert(1, t.row(1, "a"))], [(1, "a")]
+    yield [t.update(2, t.row(7, LEFT_OUT)), t.update(3, t.row(1, LEFT_OUT, n=2))], [(1, "a")]
+    assert t.letters() == [("CHANGE_VALUE_UNAVAILABLE", 1)]
+
+
+@case(unavailable_values="null")
+def test_a_value_that_nobody_has_stops_the_task(t: Topic) -> Iterator[Step]:
+    yield [t.insert(1, t.row(1, "a"))], [(1, "a")]
+    yield [t.update(2, t.row(7, LEFT_OUT)), t.update(3, t.row(1, LEFT_OUT, n=2))], [(1, "a"), (7, None)]
+    assert t.letters() == []
+
+
+# Promise: with soft deletes a deleted row stays with its last values and is marked; when it comes again it is
+# not
+# Case: 17
+@case(soft_delete_column="_deleted", version=3)
+def test_a_row_that_comes_again_stays_marked(t: Topic) -> Iterator[Step]:
+    yield [t.insert(1, t.row(1, "a", n=1)), t.insert(2, t.row(2, "b"))], [(1, "a"), (2, "b")]
+    yield [*t.delete(3, 1), *t.delete(4, 9)], [(1, "a"), (2, "b")]
+    assert t.rows("id, n, _deleted") == [(1, 1, True), (2, None, False)]
+    yield [*t.delete(3, 1), *t.delete(5, 2), t.insert(6, t.row(2, "c"))], [(1, "a"), (2, "c")]
+    assert t.rows("id, _deleted") == [(1, True), (2, False)]
+    yield [t.update(7, t.row(2, LEFT_OUT, n=3)), *t.delete(8, 2), t.insert(9, t.row(1, "d"))], [(1, "d"), (2, "c")]
+    assert t.rows("id, n, _deleted") == [(1, None, False), (2, 3, True)]
 
 
 # Promise: three commits that delete from one data file leave one vector, and Iceberg's Java library,
 # DuckDB and pyiceberg open every snapshot
+# Case: 21
 @case(version=3)
 def test_commits_that_delete_from_one_file_leave_several_vectors(t: Topic) -> Iterator[Step]:
     yield from _three_deletes(t)
@@ -235,6 +302,7 @@ def test_commits_that_delete_from_one_file_leave_several_vectors(t: Topic) -> It
     assert [(file["record_count"], file["file_format"]) for file in deletes] == [(3, "PUFFIN")]
 
 
+# Case: 21
 @case(version=2)
 def test_commits_that_delete_from_one_file_leave_several_delete_files(t: Topic) -> Iterator[Step]:
     yield from _three_deletes(t)
@@ -287,6 +355,7 @@ def _snapshot_of(file: str) -> int | None:
 
 # Promise: after an upgrade of the table to version 3, the first change of a data file puts its position
 # deletes, also those of a file for several data files, into its vector
+# Case: 24
 @case(version=2)
 def test_deletes_of_version_2_are_forgotten_after_an_upgrade(t: Topic) -> Iterator[Step]:
     first = [(number, "a") for number in range(4)]
@@ -308,6 +377,7 @@ def test_deletes_of_version_2_are_forgotten_after_an_upgrade(t: Topic) -> Iterat
 
 
 # Promise: a column that another writer drops does not hinder deletes, which go by field ids
+# Case: 27
 @case("upsert", version=3)
 def test_deletes_miss_after_a_column_was_dropped(t: Topic) -> Iterator[Step]:
     yield [t.upsert(t.row(1, "a", n=1)), t.upsert(t.row(2, "b", n=2))], [(1, "a"), (2, "b")]
@@ -329,6 +399,7 @@ def _without_column(t: Topic, column: str) -> None:
 
 
 # Promise: rows before and after a new column in one batch land together
+# Case: 38
 @case(evolve_schema_mode="add-only", version=3)
 def test_a_new_column_in_the_middle_of_a_batch_parts_it(t: Topic) -> Iterator[Step]:
     yield [t.insert(1, t.row(1, "a"))], [(1, "a")]
@@ -339,6 +410,7 @@ def test_a_new_column_in_the_middle_of_a_batch_parts_it(t: Topic) -> Iterator[St
 
 
 # Promise: a change that comes late does not win over a newer one, in the same commit or a later one
+# Case: 5
 @case(partitions=2)
 def test_a_late_change_wins(t: Topic) -> Iterator[Step]:
     yield [t.update(20, t.row(1, "new")), t.insert(10, t.row(1, "old"), partition=1)], [(1, "new")]
@@ -374,6 +446,7 @@ def test_a_key_that_moves_away_and_back_is_lost(t: Topic) -> Iterator[Step]:
 
 
 # Promise: rows that another writer deletes, compacts or adds are found again by what commits next
+# Case: 43
 @case(version=3, partition_by="part")
 def test_rows_of_another_writer_are_doubled_or_missed(t: Topic) -> Iterator[Step]:
     rows = [t.row(number, "a", part="xy"[number % 2]) for number in range(8)]
@@ -394,6 +467,7 @@ def test_rows_of_another_writer_are_doubled_or_missed(t: Topic) -> Iterator[Step
 
 
 # Promise: snapshots that others expire take nothing with them that a sink with changes needs
+# Case: 30
 @case()
 def test_expired_snapshots_bring_old_records_back(t: Topic) -> Iterator[Step]:
     yield [t.insert(1, t.row(1, "a")), t.insert(2, t.row(2, "a"))], [(1, "a"), (2, "a")]
@@ -405,6 +479,7 @@ def test_expired_snapshots_bring_old_records_back(t: Topic) -> Iterator[Step]:
 
 
 # Promise: no equality deletes and at most one delete file for a data file, whatever the changes were
+# Case: 29
 def test_readers_meet_equality_deletes(stage):
     views = [topic.view for topic in stage.topics.values() if topic.said is None]
     changed = [view for view in views if view.location() is not None]
@@ -413,6 +488,7 @@ def test_readers_meet_equality_deletes(stage):
 
 
 # Promise: what would leave equality deletes is refused by name, and so are keys that nobody can compare
+# Case: 29
 @pytest.mark.parametrize(
     ("keys", "said"),
     [

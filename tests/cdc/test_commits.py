@@ -96,6 +96,7 @@ def test_three_segments_of_one_key_are_committed_at_once(flow, proxied):
 # Promise (long): a compaction of another writer, between the moment where the rows to delete were looked up
 # and the commit, brings no row back and lets no row vanish
 # Injection: 64
+# Case: 43
 def test_a_compaction_replaces_files_that_pending_deletes_name(flow, proxied):
     flow.send(**{f"k{number}": "a" for number in range(6)})
     flow.wait(dict.fromkeys(range(6), "a"))

@@ -83,6 +83,7 @@ def test_a_token_expires_in_the_middle_of_a_commit(flow, proxy):
 
 
 # Injection: 19
+# Case: 37
 @pytest.mark.long
 def test_a_table_that_is_forbidden_stops_no_other(flow, proxy):
     with flow(tables=2, tasks=1).running() as run:

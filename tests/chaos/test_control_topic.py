@@ -217,6 +217,7 @@ def test_coordination_changes_while_rows_flow(topical):
 
 # Promise (long): when the worker that commits dies in the middle of a commit, another one goes on
 # Injection: 5, 6, 7
+# Case: 34
 @pytest.mark.long
 @pytest.mark.parametrize(
     "applied", [pytest.param(False, id="6-not-applied-yet"), pytest.param(True, id="6-applied")]

@@ -91,6 +91,7 @@ def test_the_committer_dies_while_a_commit_is_on_its_way(flow, proxy, applied):
 
 
 # Injection: 9
+# Case: 39
 @pytest.mark.long
 def test_a_worker_dies_while_fifty_tables_are_committed(flow, points):
     """The tables stand at different offsets then; each goes on where it was."""

@@ -195,6 +195,7 @@ def test_the_group_is_changed_behind_our_back(worker, broker, sql, name):
 
 # Promise: a topic that was deleted and made again under its name is another topic, known by its id:
 # all its records are written
+# Case: 31
 def test_a_topic_is_made_again(worker, broker, sql, name):
     with started(worker, broker, sql, name) as sink:
         sink.send(100)

@@ -72,6 +72,7 @@ def test_java_reads_every_snapshot(tables):
 
 
 # Promise: Iceberg's Java library plans at most one delete file for each data file
+# Case: 21
 def test_java_plans_one_delete_for_a_file(tables):
     steps = steps_of(tables)
     answers = ask_java([Question(local(metadata), "files") for _, metadata, _ in steps])
@@ -89,6 +90,7 @@ def test_pyiceberg_reads_every_snapshot(tables):
 
 
 # Promise: the deletion vectors that ours are compared with are those that Iceberg's Java library writes
+# Case: 23
 def test_the_golden_vectors_are_javas(tmp_path):
     library = libraries("reader")
     source = ROOT / "tests" / "bed" / "java" / "vectors" / "GoldenVectors.java"

@@ -318,6 +318,7 @@ def check_bounds(file: dict, column: str, values: list) -> None:
 
 
 # Promise: rows of a format 3 table have row ids, in one row of numbers
+# Case: 25
 def test_format_3_has_row_lineage(written):
     for key, view in written.items():
         metadata = view.metadata()

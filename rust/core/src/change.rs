@@ -12,8 +12,9 @@
 //! (counted), or an error of the record; nothing else becomes of a record.
 //!
 //! Where rows are found and deletes are written is not here: keys become positions where the commit
-//! is made (`index`, `delete`). [`resolve`] says which changes of a commit count where rows are made of
-//! others; that part is not wired to tables yet.
+//! is made (`index`, `delete`), and there too it is found where rows that lack values take them from
+//! (`index::bases`). [`resolve`] decides the same over whole changes in memory: the model that tests hold the commit
+//! against.
 
 mod by_columns;
 mod changes;
@@ -27,6 +28,7 @@ pub mod key;
 mod keyed;
 pub mod keyrun;
 pub mod order;
+pub mod pending;
 mod place;
 pub mod plan;
 pub mod resolve;
@@ -37,8 +39,9 @@ pub mod window;
 
 pub use changes::{Change, Changes, Image, OldRow};
 pub use envelope::{Envelope, Meaning, Op, PRESETS, Skip};
-pub use images::ImageRows;
+pub use images::{EmptyRows, ImageRows};
 pub use key::{KeyPlan, KeyRows};
 pub use order::{Form, Order, OrderRule, is_older};
+pub use pending::{Lacks, PendingFile};
 pub use place::Place;
 pub use plan::{AbsentPolicy, ChangeConfig, ChangePlan, TruncatePolicy, Unavailable};

@@ -13,6 +13,7 @@
 
 pub mod catalog;
 pub mod columns;
+pub mod engines;
 pub mod format;
 pub mod keys;
 pub mod layout;
@@ -38,6 +39,7 @@ mod tests;
 
 pub use catalog::{CatalogConfig, CatalogKind};
 pub use columns::{ColumnConfig, HashSalt};
+pub use engines::Engine;
 pub use format::{DataFormat, Formats};
 pub use layout::{LayoutConfig, SpecPolicy};
 pub use legacy::submitted;

@@ -31,6 +31,7 @@ pub mod index;
 pub mod layout;
 pub mod limits;
 pub mod memory;
+pub mod metrics;
 pub mod offsets;
 pub mod panics;
 pub mod partition;

@@ -324,6 +324,15 @@ impl Pool {
         }
     }
 
+    /// Returns the bytes that what lasts may have beside what lasts already: any number in a process without
+    /// tasks.
+    pub fn lasting_room(&self) -> u64 {
+        match self.tasks {
+            0 => u64::MAX,
+            _ => self.common().saturating_sub(self.lasting),
+        }
+    }
+
     /// Returns what a task that gives back should come down to: three quarters of its share when others
     /// wait, else of what it may hold now. That leaves room for more than the next frame, and lets files
     /// that are not the largest go on growing.

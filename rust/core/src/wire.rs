@@ -25,7 +25,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 pub mod value;
-mod write;
+pub(crate) mod write;
 
 pub use bare::BareValues;
 pub use column::{ColumnData, SourceColumn};

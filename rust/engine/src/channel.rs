@@ -18,6 +18,7 @@ use crate::commit::ChangedTable;
 use crate::failpoint;
 use crate::hub::{Hub, HubConfig, TableHub, TableIdentKey, TableKey};
 use crate::logs;
+use crate::metrics::{ConnectorMetrics, CountedCatalog};
 use crate::runtime::Runtime;
 
 /// When Java asks again at the latest: nothing else takes messages out of this process.
@@ -50,7 +51,8 @@ impl ControlChannel {
             ));
         }
         let runtime = Runtime::shared()?;
-        let catalog = catalog::open(&config.catalog)?;
+        let metrics = ConnectorMetrics::of(&config.connector);
+        let catalog = CountedCatalog::around(catalog::open(&config.catalog)?, &metrics);
         let hub = Hub::join(hub_config, &runtime, catalog);
         let table = |table: &frazil_core::config::TableConfig| {
             let key = TableKey {

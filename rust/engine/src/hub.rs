@@ -32,6 +32,7 @@ use frazil_core::control::channel::ChannelSettings;
 use frazil_core::control::coordinator::CoordinatorSettings;
 use frazil_core::control::message::{TableName, TableStamp};
 use frazil_core::limits::HELD_BYTES_MAX;
+use frazil_core::metrics::ConnectorMetric;
 use frazil_core::wire::ChannelRecord;
 use iceberg::TableIdent;
 use once_cell::sync::Lazy;
@@ -41,6 +42,7 @@ use uuid::Uuid;
 use crate::catalog::{Catalog, LoadedTable};
 use crate::commit::{Cancel, ChangedTable, Lists, Looks, TableCommitter};
 use crate::memory::Memory;
+use crate::metrics::ConnectorMetrics;
 use crate::runtime::Runtime;
 use clock::{HubClock, milliseconds};
 use remote::Link;
@@ -238,6 +240,7 @@ pub struct Hub {
     looks: Looks,
     /// What they share of the room for manifest lists.
     lists: Lists,
+    metrics: Arc<ConnectorMetrics>,
 }
 
 impl Hub {
@@ -256,6 +259,9 @@ impl Hub {
 
     fn new(config: HubConfig, runtime: Arc<Runtime>, catalog: Arc<dyn Catalog>) -> Arc<Hub> {
         let (host, id) = (host_name(), Uuid::now_v7());
+        let metrics = ConnectorMetrics::of(&config.connector);
+        let leads = i64::from(!config.over_topic);
+        metrics.values.set(ConnectorMetric::Coordinator, leads);
         // The upper bits of such an id are the time, which two processes may have in common.
         let (_, random) = id.as_u64_pair();
         Arc::new_cyclic(|hub| {
@@ -277,6 +283,7 @@ impl Hub {
                 cancel: Cancel::default(),
                 looks: Looks::of_a_connector(),
                 lists: Lists::default(),
+                metrics,
                 config,
             }
         })
@@ -329,6 +336,7 @@ impl Hub {
         .with_rollback(config.rollback)
         .with_looks(self.looks.of_another_table())
         .with_lists(&self.lists)
+        .with_metrics(self.metrics.table(&label(&key)))
         .with_cancel(self.cancel.clone());
         let committer = match changes {
             Some(changes) => committer.with_changes(changes, Memory::of_process()),
@@ -350,6 +358,8 @@ impl Hub {
         };
         let table = Arc::new(TableHub::new(key.clone(), committer, settings));
         tables.insert(key, Arc::clone(&table));
+        let known = &self.metrics.values;
+        known.set_count(ConnectorMetric::Tables, tables.len() as u64);
         let actor = Actor {
             hub: Arc::downgrade(self),
             table: Arc::clone(&table),
@@ -397,6 +407,23 @@ impl Hub {
         tables.contains_key(&key) || tables.len() < dynamic.plan().tables_max
     }
 
+    fn count_exchange(&self, link: &Link, received: usize, sent: usize) {
+        let values = &self.metrics.values;
+        let (leads, ignored) = link.with(|channel| {
+            let ignored: u64 = channel.ignored().values().sum();
+            (channel.is_leader(), ignored)
+        });
+        values.set(ConnectorMetric::Coordinator, i64::from(leads));
+        values.set_count(ConnectorMetric::ControlIgnored, ignored);
+        values.add(ConnectorMetric::ControlReceived, received as u64);
+        values.add(ConnectorMetric::ControlSent, sent as u64);
+    }
+
+    /// A process other than this one committed until now.
+    fn elected(&self) {
+        self.metrics.values.add(ConnectorMetric::Elections, 1);
+    }
+
     /// Takes in what the control topic brought, and whether this process has its partition; returns
     /// the messages to send.
     pub(crate) fn exchange(&self, leader: bool, records: &[ChannelRecord]) -> Vec<Vec<u8>> {
@@ -414,7 +441,17 @@ impl Hub {
         let messages = link.with(|channel| channel.outbox(now_ms));
         link.dispatch();
         link.say_ignored();
+        self.count_exchange(link, records.len(), messages.len());
         messages
+    }
+}
+
+/// Returns what the metrics call a table.
+fn label(key: &TableKey) -> String {
+    let TableIdentKey(ident) = &key.ident;
+    match key.branch.as_str() {
+        "main" => ident.to_string(),
+        branch => format!("{ident}@{branch}"),
     }
 }
 

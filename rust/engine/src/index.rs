@@ -7,7 +7,7 @@ mod keys;
 mod tracked;
 
 pub use audit::{Audit, RowPlace, audit};
-use catch::{Reader, Reading, catch_up};
+use catch::{Ahead, Reader, Reading, catch_up};
 pub use keys::read_key_columns;
-pub(crate) use keys::{key_columns, read_footer};
+pub(crate) use keys::{key_columns, read_footer, read_rows};
 pub(crate) use tracked::Tracked;

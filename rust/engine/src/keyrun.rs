@@ -8,13 +8,14 @@
 //! |---|---|---|
 //! | `key` | fixed\[16\] | the key's number, big-endian |
 //! | `order` | binary, optional | what orders the change in its source |
-//! | `flags` | int | 1: the key has a new row; 2: it is what a snapshot of the source found; 4: the source's table was emptied, and there is no key |
+//! | `flags` | int | 1: the key has a new row; 2: it is what a snapshot of the source found; 4: the source's table was emptied, and there is no key; 8: the row is pending (with 1), or only marks the key's row as deleted; 16: the row goes because it gets another key, which another record tells; 32: which its record tells, and the row lacks values |
 //! | `partition` | int | the source partition, by its place among the segment's ranges |
 //! | `offset` | long | the record's offset |
-//! | `file`, `row` | int, optional | the new row: the file's place among the segment's (manifests in their order, entries in theirs) and the row's in the file |
+//! | `file`, `row` | int, optional | the new row: the file's place among the segment's (manifests in their order, entries in theirs; a pending row's among its pending files) and the row's in the file |
 //!
 //! Changes of one key stand in the order in which they came. What the keys are numbers of stands in
-//! the file, and is checked: numbers of another form or of other columns are other keys.
+//! the file, and is checked: numbers of another form or of other columns are other keys. So do the places of
+//! the pending files ([`frazil_core::change::pending`]), as `[[path, bytes, rows], …]`.
 
 mod owner;
 
@@ -27,19 +28,23 @@ use arrow_array::{Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, Int32Array
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use frazil_core::change::Order;
 pub use frazil_core::change::keyrun::{Effect, KeyRun, RunChange};
+use frazil_core::change::{Order, PendingFile};
 use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::KeyRunRef;
+use frazil_core::index::pieces::MoreChanges;
 use frazil_core::index::{KeyForm, KeyNumber, Location};
 use frazil_core::limits::{KEY_RUN_BYTES_MAX, KEY_RUN_ROWS_MAX, ORDER_BYTES_MAX};
 use frazil_core::{Result, SinkError};
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -54,8 +59,15 @@ pub const NAME_ENDS: &str = "-keys.parquet";
 const UPSERT: i32 = 1;
 const SNAPSHOT: i32 = 2;
 const TRUNCATION: i32 = 4;
+const PENDING: i32 = 8;
+const LEAVES: i32 = 16;
+const MOVES: i32 = 32;
+const MARK_OF_MOVE: i32 = PENDING | MOVES;
+const PENDING_ROW: i32 = UPSERT | PENDING;
 const KEY_BYTES: i32 = 16;
 const BATCH_ROWS: usize = 8_192;
+/// Changes of one page: a commit holds a page of each of its runs.
+const PAGE_ROWS: usize = 4_096;
 
 /// Entries of the file's metadata.
 const TABLE: &str = "frazil.table-uuid";
@@ -66,6 +78,7 @@ const FORM: &str = "frazil.key-form";
 const KEY: &str = "frazil.key";
 const RANGES_DIGEST: &str = "frazil.ranges-sha256";
 const RANGES: &str = "frazil.ranges";
+const PENDING_FILES: &str = "frazil.pending";
 
 /// Whose changes a run has, and what its keys are; part of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,12 +115,12 @@ impl KeyRunIdentity {
 }
 
 /// What the changes of a run may name.
-#[derive(Debug, Clone, Copy)]
-pub struct KeyRunBounds<'b> {
+#[derive(Debug, Clone)]
+pub struct KeyRunBounds {
     /// How many ranges the segment has.
     pub partitions: usize,
     /// The rows of each of the segment's files.
-    pub file_rows: &'b [u64],
+    pub file_rows: Arc<[u64]>,
 }
 
 /// Sorts `run`, writes it to `location` and says how to find it again.
@@ -143,21 +156,144 @@ pub async fn write_key_run(
     Ok(made)
 }
 
-/// Reads the run that `announced` names, and nothing but that one: its bytes, its owner and its
-/// numbers are checked.
+/// Fetches the run that `announced` names, and nothing but that one: its bytes and its owner are checked.
 ///
 /// # Errors
 ///
 /// `KEY_RUN_UNUSABLE`, or what the store says.
-pub async fn read_key_run(
+pub async fn fetch_key_run(
     storage: &TableStorage,
     announced: &KeyRunRef,
     identity: &KeyRunIdentity,
-    bounds: &KeyRunBounds<'_>,
-) -> Result<KeyRun> {
-    let bytes = fetch(storage, announced).await?;
-    decode(bytes, announced.rows, identity, bounds)
-        .map_err(|error| error.with("file", redact::foreign(&announced.path)))
+    bounds: KeyRunBounds,
+) -> Result<StoredRun> {
+    let mut run = StoredRun {
+        pending: Vec::new(),
+        pending_rows: Vec::new(),
+        bytes: fetch(storage, announced).await?,
+        path: announced.path.clone(),
+        rows: announced.rows,
+        form: identity.form,
+        bounds,
+    };
+    match run.check_owner(identity) {
+        Ok(()) => Ok(run),
+        Err(error) => Err(run.named(error)),
+    }
+}
+
+/// A run as it was stored, to be read from its beginning as often as is needed.
+#[derive(Debug, Clone)]
+pub struct StoredRun {
+    bytes: Bytes,
+    path: String,
+    rows: u64,
+    form: KeyForm,
+    bounds: KeyRunBounds,
+    /// The files with pending rows.
+    pending: Vec<PendingFile>,
+    /// Their rows.
+    pending_rows: Vec<u64>,
+}
+
+impl StoredRun {
+    /// Returns the files with pending rows, by whose places changes name their rows.
+    pub fn pending(&self) -> &[PendingFile] {
+        &self.pending
+    }
+
+    /// Returns the bytes that it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.bounds.file_rows.len() * size_of::<u64>()
+    }
+
+    /// Begins to read its changes, `step` at a time. Its numbers are checked as they are read.
+    ///
+    /// # Errors
+    ///
+    /// `KEY_RUN_UNUSABLE`.
+    pub fn changes(&self, step: usize) -> Result<StoredChanges<'_>> {
+        let reader = self.open(step).map_err(|error| self.named(error))?;
+        Ok(StoredChanges {
+            run: self,
+            reader,
+            last: 0,
+            count: 0,
+        })
+    }
+
+    fn check_owner(&mut self, identity: &KeyRunIdentity) -> Result<()> {
+        let builder = open(self.bytes.clone())?;
+        let count = builder.metadata().file_metadata().num_rows();
+        if u64::try_from(count) != Ok(self.rows) {
+            return Err(unusable("it has another number of changes than announced"));
+        }
+        for (key, value) in identity.entries() {
+            if said(builder.metadata(), key) != Some(&value) {
+                return Err(
+                    unusable("it belongs to another segment, or has other keys").with("entry", key)
+                );
+            }
+        }
+        self.pending = pending_files(builder.metadata())?;
+        self.pending_rows = self.pending.iter().map(|file| file.rows).collect();
+        Ok(())
+    }
+
+    fn open(&self, step: usize) -> Result<ParquetRecordBatchReader> {
+        let reader = open(self.bytes.clone())?.with_batch_size(step).build();
+        let reader = reader.map_err(|error| damaged(&error))?;
+        let columns = reader.schema();
+        let expected = schema();
+        let pairs = columns.fields().iter().zip(expected.fields());
+        let mut same = pairs
+            .map(|(one, other)| one.name() == other.name() && one.data_type() == other.data_type());
+        match columns.fields().len() == expected.fields().len() && same.all(|same| same) {
+            true => Ok(reader),
+            false => Err(unusable("it does not have the columns of one")),
+        }
+    }
+
+    fn named(&self, error: SinkError) -> SinkError {
+        error.with("file", redact::foreign(&self.path))
+    }
+}
+
+/// The changes of a run, as far as they were read.
+pub struct StoredChanges<'r> {
+    run: &'r StoredRun,
+    reader: ParquetRecordBatchReader,
+    /// The last key.
+    last: u128,
+    count: u64,
+}
+
+impl StoredChanges<'_> {
+    fn read(&mut self, into: &mut KeyRun) -> Result<bool> {
+        let Some(batch) = self.reader.next() else {
+            return match self.count == self.run.rows {
+                true => Ok(false),
+                false => Err(unusable("it is not complete")),
+            };
+        };
+        let batch = batch.map_err(|error| damaged(&error))?;
+        let part = Part::of(&batch).ok_or_else(|| unusable("a value is missing"))?;
+        for row in 0..batch.num_rows() {
+            let key = part.read(row, self.run, into)?;
+            if key < self.last {
+                return Err(unusable("its keys are not in order"));
+            }
+            self.last = key;
+        }
+        self.count += batch.num_rows() as u64;
+        Ok(true)
+    }
+}
+
+impl MoreChanges for StoredChanges<'_> {
+    fn more(&mut self, run: &mut KeyRun) -> Result<bool> {
+        self.read(run).map_err(|error| self.run.named(error))
+    }
 }
 
 async fn fetch(storage: &TableStorage, announced: &KeyRunRef) -> Result<Bytes> {
@@ -211,7 +347,9 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
     };
     let long = Some(&identity.ranges).filter(|ranges| !ranges.fit());
     let long = long.map(|ranges| (RANGES, ranges.to_text()));
-    let entries = identity.entries().into_iter().chain(long);
+    let pending = Some(run.pending()).filter(|files| !files.is_empty());
+    let pending = pending.map(|files| (PENDING_FILES, pending_text(files)));
+    let entries = identity.entries().into_iter().chain(long).chain(pending);
     let entries = entries.map(|(key, value)| KeyValue::new(key.to_owned(), value));
     let level = ZstdLevel::try_new(1).map_err(|error| failed(&error))?;
     let properties = WriterProperties::builder()
@@ -219,6 +357,7 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
         .set_key_value_metadata(Some(entries.collect()))
         .set_compression(Compression::ZSTD(level))
         .set_statistics_enabled(EnabledStatistics::None)
+        .set_data_page_row_count_limit(PAGE_ROWS)
         // No key is there often.
         .set_column_dictionary_enabled("key".into(), false)
         .build();
@@ -236,6 +375,25 @@ fn encode(run: &KeyRun, identity: &KeyRunIdentity) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn pending_text(files: &[PendingFile]) -> String {
+    let files = files
+        .iter()
+        .map(|file| json!([file.path, file.bytes, file.rows]));
+    Value::from_iter(files).to_string()
+}
+
+fn pending_files(footer: &ParquetMetaData) -> Result<Vec<PendingFile>> {
+    let Some(text) = said(footer, PENDING_FILES) else {
+        return Ok(Vec::new());
+    };
+    let files: Vec<(String, u64, u64)> =
+        serde_json::from_str(text).map_err(|_| unusable("its pending files are malformed"))?;
+    let files = files
+        .into_iter()
+        .map(|(path, bytes, rows)| PendingFile { path, bytes, rows });
+    Ok(files.collect())
+}
+
 fn batch(run: &KeyRun, changes: &[RunChange]) -> Result<RecordBatch> {
     let internal = |error| SinkError::internal("keys of changes make no batch").caused_by(error);
     let count = changes.len();
@@ -251,7 +409,9 @@ fn batch(run: &KeyRun, changes: &[RunChange]) -> Result<RecordBatch> {
             .map_err(internal)?;
         orders.append_option(run.order(change).map(|order| order.bytes()));
         let at = match change.effect {
-            Effect::Upsert(at) => Some((small(at.file)?, small(at.row)?)),
+            Effect::Upsert(at) | Effect::Pending(at) | Effect::Mark(at) => {
+                Some((small(at.file)?, small(at.row)?))
+            }
             Effect::Delete | Effect::Truncate => None,
         };
         files.append_option(at.map(|(file, _)| file));
@@ -277,9 +437,14 @@ fn flags_of(change: &RunChange) -> i32 {
     let effect = match change.effect {
         Effect::Delete => 0,
         Effect::Upsert(_) => UPSERT,
+        Effect::Pending(_) => PENDING_ROW,
+        Effect::Mark(_) => PENDING,
         Effect::Truncate => TRUNCATION,
     };
-    effect | if change.is_snapshot { SNAPSHOT } else { 0 }
+    let snapshot = if change.is_snapshot { SNAPSHOT } else { 0 };
+    let leaves = if change.leaves { LEAVES } else { 0 };
+    let moves = if change.moves { MOVES } else { 0 };
+    effect | snapshot | leaves | moves
 }
 
 type Builder = ParquetRecordBatchReaderBuilder<Bytes>;
@@ -313,48 +478,6 @@ fn said<'f>(footer: &'f ParquetMetaData, key: &str) -> Option<&'f String> {
     let entries = footer.file_metadata().key_value_metadata();
     let found = entries.into_iter().flatten().find(|entry| entry.key == key);
     found.and_then(|entry| entry.value.as_ref())
-}
-
-fn decode(
-    bytes: Bytes,
-    rows: u64,
-    identity: &KeyRunIdentity,
-    bounds: &KeyRunBounds<'_>,
-) -> Result<KeyRun> {
-    let builder = open(bytes)?;
-    let count = builder.metadata().file_metadata().num_rows();
-    if u64::try_from(count) != Ok(rows) {
-        return Err(unusable("it has another number of changes than announced"));
-    }
-    for (key, value) in identity.entries() {
-        if said(builder.metadata(), key) != Some(&value) {
-            return Err(
-                unusable("it belongs to another segment, or has other keys").with("entry", key)
-            );
-        }
-    }
-    let reader = builder.with_batch_size(BATCH_ROWS).build();
-    let reader = reader.map_err(|error| damaged(&error))?;
-    let columns = reader.schema();
-    let expected = schema();
-    let pairs = columns.fields().iter().zip(expected.fields());
-    let mut same = pairs
-        .map(|(one, other)| one.name() == other.name() && one.data_type() == other.data_type());
-    if columns.fields().len() != expected.fields().len() || !same.all(|same| same) {
-        return Err(unusable("it does not have the columns of one"));
-    }
-    let mut run = KeyRun::default();
-    for batch in reader {
-        let batch = batch.map_err(|error| damaged(&error))?;
-        let part = Part::of(&batch).ok_or_else(|| unusable("a value is missing"))?;
-        for row in 0..batch.num_rows() {
-            part.read(row, identity.form, bounds, &mut run)?;
-        }
-    }
-    match run.len() as u64 == rows {
-        true => Ok(run),
-        false => Err(unusable("it is not complete")),
-    }
 }
 
 /// The columns of a batch that was read.
@@ -391,23 +514,35 @@ impl<'b> Part<'b> {
     fn read(
         &self,
         row: usize,
-        form: KeyForm,
-        bounds: &KeyRunBounds<'_>,
+        StoredRun {
+            form,
+            bounds,
+            pending_rows,
+            ..
+        }: &StoredRun,
         run: &mut KeyRun,
-    ) -> Result<()> {
+    ) -> Result<u128> {
         let key = <[u8; KEY_BYTES as usize]>::try_from(self.keys.value(row));
         let key = key.map(u128::from_be_bytes).unwrap_or(u128::MAX);
-        if key >> form.bits() != 0 || run.changes().last().is_some_and(|last| last.key.0 > key) {
+        if key >> form.bits() != 0 {
             return Err(unusable("its keys are not in order"));
         }
         let flags = self.flags.value(row);
         let is_null = (self.files.is_null(row), self.rows.is_null(row));
         let effect = match (flags & !SNAPSHOT, is_null) {
-            (0, (true, true)) => Effect::Delete,
+            (0 | LEAVES | MOVES, (true, true)) => Effect::Delete,
             (TRUNCATION, (true, true)) if key == 0 => Effect::Truncate,
             (UPSERT, (false, false)) => {
                 let at = (self.files.value(row), self.rows.value(row));
-                Effect::Upsert(location(at, bounds.file_rows)?)
+                Effect::Upsert(location(at, &bounds.file_rows)?)
+            }
+            (PENDING_ROW, (false, false)) => {
+                let at = (self.files.value(row), self.rows.value(row));
+                Effect::Pending(location(at, pending_rows)?)
+            }
+            (PENDING | MARK_OF_MOVE, (false, false)) => {
+                let at = (self.files.value(row), self.rows.value(row));
+                Effect::Mark(location(at, pending_rows)?)
             }
             _ => return Err(unusable("a change does what there is not").with("flags", flags)),
         };
@@ -425,7 +560,11 @@ impl<'b> Part<'b> {
         }
         let change = RunChange::new(KeyNumber(key), effect, (partition, offset));
         let change = change.of_snapshot(flags & SNAPSHOT != 0);
-        run.push(&change, order.map(Order::of))
+        let change = change
+            .leaving(flags & LEAVES != 0)
+            .moving(flags & MOVES != 0);
+        run.push(&change, order.map(Order::of))?;
+        Ok(key)
     }
 }
 

@@ -4,10 +4,46 @@ use frazil_core::offsets::{SourceRange, TopicPartition};
 
 use super::*;
 
-const BOUNDS: KeyRunBounds<'static> = KeyRunBounds {
-    partitions: 2,
-    file_rows: &[3, 1],
-};
+fn bounds() -> KeyRunBounds {
+    KeyRunBounds {
+        partitions: 2,
+        file_rows: [3, 1].into(),
+    }
+}
+
+/// Reads a run to its end, few changes at a time.
+fn whole(stored: &StoredRun) -> Result<KeyRun> {
+    let mut run = KeyRun::default();
+    let mut changes = stored.changes(2)?;
+    while changes.more(&mut run)? {}
+    Ok(run)
+}
+
+async fn read_key_run(
+    storage: &TableStorage,
+    announced: &KeyRunRef,
+    identity: &KeyRunIdentity,
+) -> Result<KeyRun> {
+    whole(&fetch_key_run(storage, announced, identity, bounds()).await?)
+}
+
+fn decode(bytes: Vec<u8>, rows: u64) -> Result<KeyRun> {
+    whole(&stored(bytes, rows)?)
+}
+
+fn stored(bytes: Vec<u8>, rows: u64) -> Result<StoredRun> {
+    let mut stored = StoredRun {
+        pending: Vec::new(),
+        pending_rows: Vec::new(),
+        bytes: bytes.into(),
+        path: NAME_ENDS.to_owned(),
+        rows,
+        form: identity().form,
+        bounds: bounds(),
+    };
+    stored.check_owner(&identity())?;
+    Ok(stored)
+}
 
 fn identity() -> KeyRunIdentity {
     KeyRunIdentity {
@@ -96,9 +132,7 @@ async fn a_run_is_read_as_it_was_written_sorted_by_key_and_as_it_came() {
         .await
         .unwrap();
     assert_eq!((made.rows, made.path.as_str()), (6, path.as_str()));
-    let read = read_key_run(&storage, &made, &identity(), &BOUNDS)
-        .await
-        .unwrap();
+    let read = read_key_run(&storage, &made, &identity()).await.unwrap();
     assert_eq!(told(&read), told(&written));
     let places: Vec<(u128, i64)> = read.changes().iter().map(|c| (c.key.0, c.offset)).collect();
     assert_eq!(
@@ -123,7 +157,7 @@ async fn a_run_that_is_not_the_announced_one_is_an_error() {
     let read = |announced: KeyRunRef, identity: KeyRunIdentity| {
         let storage = storage.clone();
         async move {
-            let read = read_key_run(&storage, &announced, &identity, &BOUNDS).await;
+            let read = read_key_run(&storage, &announced, &identity).await;
             let error = read.map(|_| ()).unwrap_err();
             (error.code(), error.report())
         }
@@ -190,7 +224,7 @@ async fn each_number_of_a_run_is_checked() {
             run.push(&delete(1, 0), None).unwrap();
         }
         let bytes = encode(&run, &identity()).unwrap();
-        let error = decode(bytes.into(), run.len() as u64, &identity(), &BOUNDS).unwrap_err();
+        let error = decode(bytes, run.len() as u64).unwrap_err();
         assert_eq!(error.code(), "KEY_RUN_UNUSABLE");
         assert!(error.message().contains(what), "{}", error.report());
     }
@@ -199,7 +233,7 @@ async fn each_number_of_a_run_is_checked() {
         let mut run = KeyRun::default();
         run.push(&delete(1, 0), Some(Order::of(order))).unwrap();
         let bytes = encode(&run, &identity()).unwrap();
-        let error = decode(bytes.into(), 1, &identity(), &BOUNDS).unwrap_err();
+        let error = decode(bytes, 1).unwrap_err();
         assert!(
             error.message().contains("wrong length"),
             "{}",
@@ -214,20 +248,20 @@ fn bytes_that_are_no_run_are_an_error_and_no_panic() {
     let mut sorted = run();
     sorted.sort();
     let sorted = encode(&sorted, &identity()).unwrap();
-    assert!(decode(sorted.clone().into(), 6, &identity(), &BOUNDS).is_ok());
+    assert!(decode(sorted.clone(), 6).is_ok());
     for bytes in [
         Vec::new(),
         b"PAR1".to_vec(),
         good[..good.len() / 2].to_vec(),
     ] {
-        let error = decode(bytes.into(), 6, &identity(), &BOUNDS).unwrap_err();
+        let error = decode(bytes, 6).unwrap_err();
         assert_eq!(error.code(), "KEY_RUN_UNUSABLE");
     }
     for at in (0..sorted.len()).step_by(7) {
         let mut bytes = sorted.clone();
         bytes[at] ^= 0x55;
         // Whatever it says, it says it without a panic, and within the bounds.
-        if let Ok(read) = decode(bytes.into(), 6, &identity(), &BOUNDS) {
+        if let Ok(read) = decode(bytes, 6) {
             assert_eq!(read.len(), 6);
         }
     }
@@ -301,4 +335,59 @@ async fn a_run_says_whose_changes_it_has() {
     };
     let error = read_owner(&storage, &text).await.unwrap_err();
     assert_eq!(error.code(), "KEY_RUN_UNUSABLE");
+}
+
+fn pending(key: u128, effect: fn(Location) -> Effect, row: u32) -> RunChange {
+    RunChange::new(KeyNumber(key), effect(Location { file: 0, row }), (0, 9))
+}
+
+fn run_with_pending(changes: &[RunChange]) -> KeyRun {
+    let mut run = KeyRun::default();
+    for change in changes {
+        run.push(change, None).unwrap();
+    }
+    run.set_pending(vec![PendingFile {
+        path: "p".to_owned(),
+        bytes: 7,
+        rows: 3,
+    }]);
+    run
+}
+
+#[test]
+fn rows_that_lack_values_are_of_the_files_that_the_run_names() {
+    let written = run_with_pending(&[
+        pending(3, Effect::Pending, 0),
+        pending(4, Effect::Mark, 1).of_snapshot(true),
+        pending(5, Effect::Mark, 2).moving(true),
+        delete(6, 9).leaving(true),
+        delete(7, 9).moving(true),
+    ]);
+    let bytes = encode(&written, &identity()).unwrap();
+    let stored = stored(bytes, 5).unwrap();
+    assert_eq!(stored.pending(), written.pending());
+    let read = whole(&stored).unwrap();
+    assert_eq!(told(&read), told(&written));
+    let flags = |run: &KeyRun| {
+        let changes = run.changes().iter();
+        changes
+            .map(|one| (one.leaves, one.moves))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(flags(&read), flags(&written));
+    // One file with three rows: nothing else is a pending row.
+    for change in [
+        pending(3, Effect::Pending, 3),
+        pending(3, Effect::Mark, 3),
+        RunChange::new(
+            KeyNumber(3),
+            Effect::Pending(Location { file: 1, row: 0 }),
+            (0, 9),
+        ),
+        upsert(3, 0, 0, 9).moving(true),
+    ] {
+        let bytes = encode(&run_with_pending(&[change]), &identity()).unwrap();
+        let error = decode(bytes, 1).unwrap_err();
+        assert_eq!(error.code(), "KEY_RUN_UNUSABLE");
+    }
 }

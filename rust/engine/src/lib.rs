@@ -23,6 +23,7 @@ pub mod index;
 pub mod keyrun;
 pub mod logs;
 pub mod memory;
+mod metrics;
 pub mod preflight;
 mod redact;
 pub mod registry;

@@ -8,11 +8,14 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use frazil_core::metrics::WorkerMetric;
 use frazil_core::wire::{Effects, LogLevel};
 use once_cell::sync::Lazy;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::metrics::WORKER;
 
 const LINES_MAX: usize = 1_000;
 
@@ -103,6 +106,7 @@ impl Subscriber for RingSubscriber {
         let mut ring = ring();
         if ring.lines.len() >= LINES_MAX {
             ring.dropped += 1;
+            WORKER.add(WorkerMetric::LogDropped, 1);
         } else {
             let text = format!("{}{}", text.message, text.fields);
             ring.lines.push_back(Line { severity, text });

@@ -139,6 +139,12 @@ impl Memory {
         self.lock().room()
     }
 
+    /// Returns the bytes that what lasts may have beside what lasts already, once tasks gave back what they
+    /// have above their shares.
+    pub fn lasting_room(&self) -> u64 {
+        self.lock().lasting_room()
+    }
+
     /// Returns the state of the whole pool.
     pub fn usage(&self) -> Usage {
         let pool = self.lock();
@@ -148,6 +154,16 @@ impl Memory {
             peak: pool.peak(),
             uses: pool.uses().to_string(),
         }
+    }
+
+    /// Returns what a task may hold when all want memory.
+    pub(crate) fn share(&self) -> u64 {
+        self.lock().share()
+    }
+
+    /// Returns the bytes that all hold together for one use.
+    pub(crate) fn held_for(&self, what: Use) -> u64 {
+        self.lock().uses().of(what)
     }
 
     /// Returns the state of the pool when it should be logged: its peak rose by an eighth, or rose at
@@ -295,6 +311,28 @@ pub struct Draw {
     bytes: u64,
     /// Nothing else is drawn under this member.
     alone: bool,
+}
+
+impl Draw {
+    /// Notes that it is another number of bytes now.
+    pub fn resize(&mut self, bytes: u64) {
+        let mut pool = self.memory.lock();
+        match bytes > self.bytes {
+            true => pool.draw(self.member, self.what, bytes - self.bytes),
+            false => pool.give_back(self.member, self.what, self.bytes - bytes),
+        }
+        if bytes == 0 && self.alone {
+            // The pool forgets a member that has nothing.
+            pool.leave(self.member);
+            self.member = pool.work();
+        }
+        self.bytes = bytes;
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 impl Drop for Draw {

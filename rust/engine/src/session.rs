@@ -13,6 +13,7 @@
 
 mod backpressure;
 mod changes;
+mod counting;
 mod creation;
 mod decoding;
 mod delivery;
@@ -21,11 +22,13 @@ mod masking;
 mod memory;
 mod open;
 mod outcomes;
+mod pending;
 mod routes;
 mod rows;
 mod sealing;
 mod spec;
 mod table;
+mod taking;
 mod truncations;
 
 use std::cell::{Cell, RefCell};
@@ -37,6 +40,7 @@ use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
 use frazil_core::decode::{FrameDecoder, Gatherer};
 use frazil_core::limits;
+use frazil_core::metrics::TaskMetric;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
 use frazil_core::{ErrorKind, Result, SinkError};
@@ -48,9 +52,11 @@ use crate::failpoint;
 use crate::hub::{Hub, HubConfig, Outcome, host_name};
 use crate::logs;
 use crate::memory::{Account, Memory};
+use crate::metrics::{ConnectorMetrics, CountedCatalog, TaskMetrics};
 use crate::registry::Registry;
 use crate::runtime::Runtime;
 use backpressure::BackPressure;
+use counting::Shown;
 pub(crate) use open::converter;
 use routes::Routes;
 use table::{SealFailure, SessionContext, TableSlot};
@@ -80,6 +86,7 @@ const TICK_MIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Session {
     inner: Mutex<Inner>,
+    metrics: Arc<TaskMetrics>,
 }
 
 /// What reaches a session from other threads.
@@ -112,6 +119,7 @@ struct Inner {
     decoded_bytes: u64,
     /// Connect asked for offsets since the last put.
     pre_committed: bool,
+    shown: Shown,
 }
 
 impl Session {
@@ -139,19 +147,23 @@ impl Session {
         let config = Arc::new(crate::preflight::start(&settings)?);
         let account = memory.join(&config)?;
         let runtime = Runtime::shared()?;
+        let connector = ConnectorMetrics::of(&config.connector);
+        let metrics = TaskMetrics::new(Arc::clone(&connector), config.task, account.memory());
         let catalog = runtime.wait("opening the catalog", OPEN_WAIT, async {
-            let catalog = catalog::open(&config.catalog)?;
+            let catalog = CountedCatalog::around(catalog::open(&config.catalog)?, &connector);
             for notice in crate::preflight::check_tables(&config, &catalog).await? {
                 tracing::warn!(connector = %config.connector, "{}", notice.message);
             }
             Ok(catalog)
         })?;
         let registry = config.registry.as_ref().map(Registry::open).transpose()?;
-        let inner = Inner::new(config, runtime, catalog, registry, account);
+        let counted = Arc::clone(&metrics);
+        let inner = Inner::new(config, runtime, (catalog, registry), account, counted);
         tracing::info!(connector = %inner.config.connector, task = inner.config.task,
             session = %inner.machine.session(), wid = %inner.config.wid, "task started");
         Ok(Arc::new(Session {
             inner: Mutex::new(inner),
+            metrics,
         }))
     }
 
@@ -185,7 +197,9 @@ impl Session {
         let mut inner = self.lock()?;
         inner.check()?;
         inner.frame_begins(buffer_bytes as u64);
+        let begun = Instant::now();
         let effects = inner.put(frame);
+        self.metrics.add_time(TaskMetric::PutTime, begun.elapsed());
         inner.frame_ends();
         inner
             .remember_failure(effects)
@@ -198,8 +212,12 @@ impl Session {
     ///
     /// As [`put`](Self::put); `preCommit` requests never fail.
     pub fn control(&self, request: &[u8]) -> Result<Vec<u8>> {
-        let mut inner = self.lock()?;
         let request = Request::decode(request)?;
+        if request == Request::Metrics {
+            // Without the lock: whoever asks wants to see a task that is stuck, too.
+            return Ok(self.metrics.answer().encode());
+        }
+        let mut inner = self.lock()?;
         if !matches!(request, Request::PreCommit(_) | Request::Cancel) {
             inner.check()?;
         }
@@ -241,9 +259,9 @@ impl Inner {
     fn new(
         config: Arc<SinkConfig>,
         runtime: Arc<Runtime>,
-        catalog: Arc<dyn Catalog>,
-        registry: Option<Registry>,
+        (catalog, registry): (Arc<dyn Catalog>, Option<Registry>),
         account: Account,
+        metrics: Arc<TaskMetrics>,
     ) -> Inner {
         let hub = Hub::join(HubConfig::of(&config), &runtime, Arc::clone(&catalog));
         let (sender, outcomes) = mpsc::unbounded_channel();
@@ -265,6 +283,7 @@ impl Inner {
             tables: Cell::new(tables.len()),
             waits_until: Cell::new(started + OPEN_WAIT),
             account,
+            metrics,
         };
         for table in &tables {
             table.join(session, &context);
@@ -285,6 +304,7 @@ impl Inner {
             tables,
             outcomes,
             pre_committed: false,
+            shown: Shown::default(),
         }
     }
 
@@ -306,7 +326,10 @@ impl Inner {
     fn control(&mut self, request: Request) -> Result<Effects> {
         let mut effects = Effects::default();
         match request {
-            Request::Tick => self.tick(&mut effects)?,
+            Request::Tick => {
+                self.tick(&mut effects)?;
+                self.look();
+            }
             Request::Assign(partitions) => self.machine.assign(&partitions),
             Request::Revoke(partitions) => self.revoke(&partitions)?,
             Request::Lost(partitions) => self.machine.lost(&partitions),
@@ -323,7 +346,10 @@ impl Inner {
                     self.machine.topics_changed();
                 }
             }
-            Request::AlterOffsets(_) | Request::Epoch | Request::Channel { .. } => {
+            Request::AlterOffsets(_)
+            | Request::Epoch
+            | Request::Metrics
+            | Request::Channel { .. } => {
                 return Err(SinkError::internal(
                     "a request of the connector or its channel was sent to a task's handle",
                 ));
@@ -387,7 +413,9 @@ impl Inner {
     /// Tells whether records that come now are of no use: memory is short, or all of them come again.
     fn is_paused(&mut self) -> bool {
         self.back_pressure.hold(!self.machine.is_open());
-        self.back_pressure.is_paused()
+        let is_paused = self.back_pressure.is_paused();
+        self.note_pause(is_paused);
+        is_paused
     }
 
     fn close(&mut self) {
@@ -406,6 +434,7 @@ impl Inner {
             table.leave(session);
         }
         self.leave_memory();
+        self.stop_counting();
         self.machine.fail(&SinkError::fatal(
             "SESSION_CLOSED",
             "the native session is closed",

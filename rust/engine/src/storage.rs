@@ -32,6 +32,7 @@ pub(crate) use cloud::{ca_file, has_static_s3_keys};
 pub(crate) use credentials::{is_credential_property, is_expiry_property};
 pub(crate) use errors::{copy as copy_error, find_sink_error, may_pass};
 
+use crate::metrics::counted;
 use credentials::{VendedAws, VendedAzure, VendedGcp, VendedKeys};
 use iceberg_io::IcebergStorage;
 use location::{Location, Scheme};
@@ -159,7 +160,7 @@ impl TableStorage {
         if let Some(store) = stores.get(&key) {
             return Ok((store.clone(), path));
         }
-        let store = self.build(&parsed, key.3.as_deref())?;
+        let store = counted(self.build(&parsed, key.3.as_deref())?);
         stores.insert(key, store.clone());
         Ok((store, path))
     }

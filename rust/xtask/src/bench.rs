@@ -13,8 +13,16 @@ const SINK: &str = "--sink";
 /// Compares upserts with Flink's.
 const FLINK: &str = "--flink";
 
+/// What changes of a large table cost, in the library alone.
+const UPSERT: &str = "upsert";
+
 /// Runs the benchmark with the options of `tests/bench`, and tells whether everything was measured.
 pub(crate) fn run(words: &[String]) -> Result<bool, Failure> {
+    if let [first, options @ ..] = words
+        && first == UPSERT
+    {
+        return upsert(options);
+    }
     let is = |wanted: &str| words.iter().any(|word| word == wanted);
     if !is(BUILT) && !is("--help") {
         lay(is(FLINK))?;
@@ -32,6 +40,15 @@ pub(crate) fn run(words: &[String]) -> Result<bool, Failure> {
     // Progress must show while it is made, also through the pipe.
     command.env("PYTHONUNBUFFERED", "1");
     Log::open("bench")?.run(&mut command)
+}
+
+/// Measures commits of changes without Kafka or Java (`rust/engine/benches/upsert.rs`).
+fn upsert(options: &[String]) -> Result<bool, Failure> {
+    let mut command = Command::new("cargo");
+    command.args(["bench", "-p", "frazil-engine", "--bench", UPSERT, "--"]);
+    command.args(options);
+    command.current_dir(root());
+    Log::open("bench-upsert")?.run(&mut command)
 }
 
 fn lay(flink: bool) -> Result<(), Failure> {

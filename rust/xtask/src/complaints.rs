@@ -82,7 +82,7 @@ fn table(known: &Known) -> Result<String, Failure> {
 }
 
 /// Turns `#12` or `T#12` into a link; anything else stays as it is.
-fn link(report: &str) -> String {
+pub(crate) fn link(report: &str) -> String {
     for (sign, address) in TRACKERS {
         if let Some(number) = report.strip_prefix(sign)
             && number.parse::<u32>().is_ok()

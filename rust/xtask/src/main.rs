@@ -4,6 +4,7 @@
 //! built and started the way a user would.
 
 mod bench;
+mod cases;
 mod cdc;
 mod chaos;
 mod complaints;
@@ -41,7 +42,7 @@ usage: ./x TASK
         --zip: install the plugin from the zip, not as the one JAR.
   test [--only PART]... [--all]
         Runs what CI runs: fmt tidy clippy build rust sim java dist failpoints bed conformance
-        e2e promises injections complaints.
+        e2e promises injections complaints cases.
         --all: the mutants and the long runs too, at full size. Words after `--` go to pytest.
   chaos [--scenario NAME] [--minutes M] [--all] [--built] [--note REPORT]
         Kills, stalls, lies and refuses on the real bed (tests/chaos); the results go into
@@ -88,6 +89,8 @@ usage: ./x TASK
         Checks (or writes) the table of injected faults in docs/exactly-once.md.
   complaints [--write]
         Checks (or writes) the table of complaints about other sinks in docs/complaints.md.
+  cases [--write]
+        Checks (or writes) the table of cases of change data in docs/cdc-cases.md.
   dist  Builds the plugin: build/dist/*.jar and *.zip.
   bed   Lays the artifacts and the Python environment of the end-to-end tests.
   tidy  Checks sizes, words, error codes and dead files.
@@ -131,6 +134,7 @@ fn dispatch() -> Result<bool, Failure> {
         "fuzz" => fuzz_targets(arguments),
         "injections" => covers_table(arguments, injections::write, injections::check),
         "complaints" => covers_table(arguments, complaints::write, complaints::check),
+        "cases" => covers_table(arguments, cases::write, cases::check),
         "mutants" => without_guards(arguments),
         "dist" => none(arguments).and_then(|()| tools::dist(&run::Log::open("dist")?)),
         "bed" => none(arguments).and_then(|()| tools::bed(&run::Log::open("bed")?)),

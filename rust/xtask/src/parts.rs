@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
+use crate::cases;
 use crate::chaos;
 use crate::complaints;
 use crate::conformance;
@@ -55,6 +56,7 @@ const PARTS: &[(&str, Phase)] = &[
     ("promises", Phase::Tests),
     ("injections", Phase::Tests),
     ("complaints", Phase::Tests),
+    ("cases", Phase::Tests),
     ("mutants", Phase::Tests),
 ];
 
@@ -162,6 +164,7 @@ fn part(name: &str, wanted: &Wanted, log: &Log, done: &[Report]) -> Ended {
         "promises" => said(log, &promises::check(&ran(wanted, done))?),
         "injections" => said(log, &injections::check()?),
         "complaints" => said(log, &complaints::check()?),
+        "cases" => said(log, &cases::check()?),
         "mutants" => {
             let results = mutants::run(&[], false, log)?;
             let good = Counts::of(&results).failed == 0;

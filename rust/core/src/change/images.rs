@@ -139,6 +139,31 @@ impl ImageRows {
     }
 }
 
+/// Rows without a field: what is marked as deleted has nothing of its own but where its record came from.
+#[derive(Debug)]
+pub struct EmptyRows(TaggedBuilder);
+
+impl EmptyRows {
+    /// Makes as many as `frame` has rows.
+    pub fn of(frame: &Frame<'_>) -> EmptyRows {
+        let mut values = TaggedBuilder::default();
+        for _ in 0..frame.rows() {
+            let at = values.open(tagged::MAP);
+            values.close(at, 0);
+            values.end_row();
+        }
+        EmptyRows(values)
+    }
+
+    /// Returns `frame`, which this was made of, with these rows in place of its values.
+    pub fn frame<'b>(&'b self, frame: &'b Frame<'b>) -> Frame<'b> {
+        frame.with_parts(Parts {
+            value: Some(Part::Tagged(self.0.rows(), "")),
+            ..Parts::default()
+        })
+    }
+}
+
 fn columns<'b>(
     shape: &RowShape,
     blanked: &'b [(usize, Blanked)],

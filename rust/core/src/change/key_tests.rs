@@ -252,6 +252,7 @@ fn other_columns_scales_and_classes_have_another_fingerprint() {
 }
 
 // Promise: a record without a value for a column of the key is refused with the column's name
+// Case: 12
 #[test]
 fn null_keys_are_refused_by_column() {
     let plan = plan(&[PrimitiveType::Long, PrimitiveType::String]);
@@ -269,6 +270,7 @@ fn null_keys_are_refused_by_column() {
 }
 
 // Promise: columns of floats cannot be keys (NaN, -0.0); the configuration is refused
+// Case: 12
 #[test]
 fn floats_cannot_be_keys() {
     for primitive in [PrimitiveType::Float, PrimitiveType::Double] {
@@ -283,6 +285,7 @@ fn floats_cannot_be_keys() {
 }
 
 // Promise: texts are equal as keys when their bytes are: empty, trailing blanks, NFC and NFD differ
+// Case: 12
 #[test]
 fn texts_are_compared_by_their_bytes() {
     let plan = plan(&[PrimitiveType::String, PrimitiveType::String]);

@@ -2,6 +2,7 @@
 //! index of the table. The file of them is the engine's.
 
 use super::order::Order;
+use super::pending::PendingFile;
 use crate::error::{Result, SinkError};
 use crate::index::{KeyNumber, Location};
 use crate::limits::KEY_RUN_ROWS_MAX;
@@ -13,6 +14,12 @@ pub enum Effect {
     Delete,
     /// The row of the key is now this one of the segment's files.
     Upsert(Location),
+    /// The row of the key is now this one of the segment's pending files, once the commit has filled in
+    /// what it lacks.
+    Pending(Location),
+    /// The row of the key stays and is marked as deleted; it is this one of the segment's pending files,
+    /// whose values are those that the row had. Without a row there is nothing to mark.
+    Mark(Location),
     /// All rows go that are not known to be newer. The key is 0 and means nothing.
     Truncate,
 }
@@ -26,6 +33,10 @@ pub struct RunChange {
     pub effect: Effect,
     /// Whether it is what a snapshot of the source found.
     pub is_snapshot: bool,
+    /// Whether the row goes because it gets another key, which the source tells in another record.
+    pub leaves: bool,
+    /// Whether the row goes because the record gives it another key, under which it lacks values.
+    pub moves: bool,
     /// The source partition, by its place among the segment's ranges.
     pub partition: u32,
     /// The offset of the record.
@@ -39,6 +50,8 @@ pub struct KeyRun {
     changes: Vec<RunChange>,
     /// The orders of all changes, behind one another.
     orders: Vec<u8>,
+    /// The files with pending rows.
+    pending: Vec<PendingFile>,
 }
 
 impl KeyRun {
@@ -62,6 +75,21 @@ impl KeyRun {
         Ok(())
     }
 
+    /// Takes a change of another run.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`KeyRun::push`].
+    pub fn take(&mut self, from: &KeyRun, change: &RunChange) -> Result<()> {
+        self.push(change, from.order(change))
+    }
+
+    /// Forgets all changes, and keeps their memory.
+    pub fn clear(&mut self) {
+        self.changes.clear();
+        self.orders.clear();
+    }
+
     /// Returns the changes, in the order in which they came until they are [sorted](Self::sort).
     pub fn changes(&self) -> &[RunChange] {
         &self.changes
@@ -78,6 +106,16 @@ impl KeyRun {
         let start = usize::try_from(start).ok()?;
         let end = start.checked_add(usize::try_from(length).ok()?)?;
         self.orders.get(start..end).map(Order::of)
+    }
+
+    /// Returns the files with pending rows, by whose places changes name their rows.
+    pub fn pending(&self) -> &[PendingFile] {
+        &self.pending
+    }
+
+    /// Sets the files with pending rows.
+    pub fn set_pending(&mut self, files: Vec<PendingFile>) {
+        self.pending = files;
     }
 
     /// Brings the changes of each key together; those of one key stay as they came.
@@ -108,10 +146,29 @@ impl RunChange {
             key,
             effect,
             is_snapshot: false,
+            leaves: false,
+            moves: false,
             partition,
             offset,
             order: None,
         }
+    }
+
+    /// Returns the record that it came in, by its source partition and its offset.
+    pub fn record(&self) -> (u32, i64) {
+        (self.partition, self.offset)
+    }
+
+    /// As it is, but of a row that gets another key if `leaves`.
+    #[must_use]
+    pub fn leaving(self, leaves: bool) -> Self {
+        RunChange { leaves, ..self }
+    }
+
+    /// As it is, but of a row that its record gives another key, under which it lacks values, if `moves`.
+    #[must_use]
+    pub fn moving(self, moves: bool) -> Self {
+        RunChange { moves, ..self }
     }
 
     /// As it is, but what a snapshot of the source found if `is_snapshot`.

@@ -30,7 +30,7 @@ pub enum TruncatePolicy {
 }
 
 /// What becomes of a row whose value the source left out when the table has no such row either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum AbsentPolicy {
     /// It is an error of the record.
     #[default]

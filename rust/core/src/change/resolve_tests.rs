@@ -177,6 +177,7 @@ fn a_row_that_gets_another_key_leaves_its_old_one() {
 
 // Promise: a value that the source left out comes from the row before, in the same commit or in the
 // table, also when the row changed its key
+// Case: 18
 #[test]
 fn values_left_out_come_from_the_row_below() {
     static ORDERS: [[u8; 9]; 2] = [[0, 0, 0, 0, 0, 0, 0, 0, 4], [0, 0, 0, 0, 0, 0, 0, 0, 5]];
@@ -243,6 +244,7 @@ fn values_left_out_come_from_the_row_below() {
     assert_eq!(bases(squash, &known), (Some(2), vec![Base::Table(b"b")]));
 }
 
+// Case: 18
 #[test]
 fn a_change_that_comes_again_takes_its_values_from_itself() {
     // After an older row without an order, which comes again too.

@@ -113,6 +113,21 @@ impl Truncation {
     }
 }
 
+/// Rows that left their keys which are kept in mind.
+const LEFT_MAX: usize = 4_096;
+
+/// A row that a change of its key removed, and that its new row may need: the change comes in two records,
+/// and a commit may lie between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftRow {
+    /// The data file. The table may have let go of it meanwhile.
+    pub path: Arc<str>,
+    /// The length of the file.
+    pub bytes: u64,
+    /// The row's place in it.
+    pub row: u32,
+}
+
 /// A key, and the source whose order is known of it.
 type KeyOf = (u128, u64);
 
@@ -122,6 +137,7 @@ type KeyOf = (u128, u64);
 pub struct KnownOrders {
     keys: Window<KeyOf, Box<[u8]>>,
     truncations: VecDeque<Truncation>,
+    left: VecDeque<(i64, KeyNumber, LeftRow)>,
 }
 
 fn place(key: KeyNumber, order: Order<'_>) -> KeyOf {
@@ -137,7 +153,34 @@ impl KnownOrders {
         KnownOrders {
             keys: Window::new(window_ms, bytes_max),
             truncations: VecDeque::new(),
+            left: VecDeque::new(),
         }
+    }
+
+    /// Notes the row that a key had until a change gave the row another key.
+    pub fn note_left(&mut self, key: KeyNumber, row: LeftRow, now_ms: i64) {
+        self.left.retain(|(_, known, _)| *known != key);
+        self.left.push_back((now_ms, key, row));
+        if self.left.len() > LEFT_MAX {
+            self.left.pop_front();
+        }
+    }
+
+    /// Returns the row that a key had until a change gave the row another key.
+    pub fn left(&self, key: KeyNumber) -> Option<&LeftRow> {
+        let mut left = self.left.iter();
+        let found = left.find(|(_, known, _)| *known == key);
+        found.map(|(_, _, row)| row)
+    }
+
+    /// Returns the bytes that the order of a key takes.
+    pub fn bytes_of(order: Order<'_>) -> usize {
+        ENTRY_BYTES + order.bytes().len()
+    }
+
+    /// Returns the bytes of orders of keys that are kept.
+    pub fn bytes_max(&self) -> usize {
+        self.keys.bytes_max
     }
 
     /// Notes the order of the last change of a key; an older order than the known one does not replace
@@ -158,7 +201,8 @@ impl KnownOrders {
     pub fn note_truncation(&mut self, order: Option<Order<'_>>, now_ms: i64) {
         let Some(order) = order else {
             if enforced(Rule::OrdersBeginAnew) {
-                self.forget();
+                self.keys.clear();
+                self.truncations.clear();
             }
             return;
         };
@@ -187,6 +231,7 @@ impl KnownOrders {
     pub fn forget(&mut self) {
         self.keys.clear();
         self.truncations.clear();
+        self.left.clear();
     }
 
     /// Changes that were applied are read again, as after an offset reset: a truncation among them is no
@@ -216,6 +261,13 @@ impl KnownOrders {
         Some(Order::of(order))
     }
 
+    /// Returns the order of the last change of a key, whichever source made it.
+    pub fn last_order(&self, key: KeyNumber) -> Option<Order<'_>> {
+        let of_key = self.keys.known.range((key.0, 0)..=(key.0, u64::MAX));
+        let (_, (_, order)) = of_key.max_by_key(|(_, (at, _))| *at)?;
+        Some(Order::of(order))
+    }
+
     /// Returns the keys that are known, with the order of each source that changed them.
     pub fn iter(&self) -> impl Iterator<Item = (KeyNumber, Order<'_>)> {
         let known = self.keys.known.iter();
@@ -227,6 +279,7 @@ impl KnownOrders {
         self.keys.expire(now_ms);
         let oldest = now_ms.saturating_sub(self.keys.window_ms);
         self.truncations.retain(|known| known.at_ms >= oldest);
+        self.left.retain(|(at, ..)| *at >= oldest);
     }
 
     /// Returns how many orders of keys are known.
@@ -325,6 +378,31 @@ mod tests {
         assert!(known.is_stale(K, Order::of(&four)));
         assert!(!known.is_stale(K, Order::of(&other)));
         assert_eq!(known.iter().count(), 2);
+        assert_eq!(known.last_order(K), Some(Order::of(&other)));
+        assert_eq!(known.last_order(KeyNumber(8)), None);
+    }
+
+    #[test]
+    fn rows_that_left_their_keys_are_kept_for_the_window() {
+        let mut known = KnownOrders::new(1_000, 1 << 20);
+        let at = |row| LeftRow {
+            path: "a".into(),
+            bytes: 7,
+            row,
+        };
+        known.note_left(K, at(1), 0);
+        known.note_left(K, at(2), 500);
+        assert_eq!(known.left(K), Some(&at(2)));
+        assert_eq!(known.left(KeyNumber(8)), None);
+        known.expire(1_500);
+        assert_eq!(known.left(K), Some(&at(2)));
+        known.expire(1_501);
+        assert_eq!(known.left(K), None);
+        for key in 0..=LEFT_MAX as u128 {
+            known.note_left(KeyNumber(key), at(3), 2_000);
+        }
+        assert_eq!(known.left(KeyNumber(0)), None);
+        assert_eq!(known.left(KeyNumber(1)), Some(&at(3)));
     }
 
     #[test]

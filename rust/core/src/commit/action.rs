@@ -10,6 +10,7 @@ use super::plan::CommitIdentity;
 use super::state::WriterState;
 use super::validate::RejectReason;
 use crate::error::{Result, SinkError};
+use crate::limits::COMMIT_CHANGES_MAX;
 
 /// How long and how often the loop tries; times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct CommitLimits {
     pub unknown_pause_max_ms: u64,
     /// Attempts in a row that could not be built before it gives up for now; `None` goes on.
     pub unbuilt_max: Option<u32>,
+    /// Changes of one commit, unless a segment alone has more.
+    pub changes_max: u64,
     /// Whether the table may have one committer only, so that another one is an error.
     pub one_owner: bool,
     /// What to do when the writer's last commit was rolled back.
@@ -54,6 +57,7 @@ impl Default for CommitLimits {
             unknown_pause_min_ms: 1_000,
             unknown_pause_max_ms: 60_000,
             unbuilt_max: None,
+            changes_max: COMMIT_CHANGES_MAX,
             one_owner: false,
             rollback: RollbackPolicy::Warn,
             state_location: StateLocation::Auto,

@@ -27,7 +27,7 @@ use uuid::Uuid;
 use super::action::{
     Action, Answer, Checked, CommitSetup, Entropy, Note, RollbackPolicy, Submission, pause_ms,
 };
-use super::batch::{Choice, choose, order};
+use super::batch::{Choice, choose_at_most, order};
 use super::location::Keep;
 use super::outcome::{SegmentOutcome, is_made_by, rolled_back};
 use super::owner::{OwnerWatch, Ownership, owned_elsewhere};
@@ -218,7 +218,9 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
         let waiting: Vec<&Segment> = in_order.filter_map(|at| self.segments.get(*at)).collect();
         let (uuid, connector) = (table.uuid(), &identity.connector);
         let dead = &mut BTreeSet::new();
-        let choice = choose(uuid, state.as_ref(), connector, &waiting, dead)?;
+        let changes_max = self.setup.limits.changes_max;
+        let of = (uuid, connector.as_str());
+        let choice = choose_at_most(of, state.as_ref(), &waiting, dead, changes_max)?;
         let manifests = waiting.iter().flat_map(|segment| &segment.manifests);
         let mut specs = manifests.map(|sealed| sealed.manifest.partition_spec_id);
         Ok(choice.decided.is_empty() && specs.all(|spec_id| table.has_spec(spec_id)))
@@ -480,13 +482,10 @@ impl<V: TableView, E: Entropy> CommitMachine<V, E> {
                 .iter()
                 .filter_map(|index| self.segments.get(*index))
                 .collect();
-            let mut choice = choose(
-                table.uuid(),
-                state.as_ref(),
-                &self.setup.identity.connector,
-                &segments,
-                &mut self.dead,
-            )?;
+            let of = (table.uuid(), self.setup.identity.connector.as_str());
+            let changes_max = self.setup.limits.changes_max;
+            let dead = &mut self.dead;
+            let mut choice = choose_at_most(of, state.as_ref(), &segments, dead, changes_max)?;
             // From places among the waiting to places among all segments.
             let place = |at: usize| waiting.get(at).copied().unwrap_or(usize::MAX);
             choice.batch = choice.batch.into_iter().map(place).collect();

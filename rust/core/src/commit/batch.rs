@@ -36,6 +36,19 @@ pub fn choose(
     waiting: &[&Segment],
     dead: &mut BTreeSet<Uuid>,
 ) -> Result<Choice> {
+    let of = (table_uuid, connector);
+    choose_at_most(of, state, waiting, dead, COMMIT_CHANGES_MAX)
+}
+
+/// Does what [`choose`] says, of the table with this UUID and this connector; the next batch has at most
+/// `changes_max` changes, or one segment.
+pub fn choose_at_most(
+    (table_uuid, connector): (Uuid, &str),
+    state: Option<&WriterState>,
+    waiting: &[&Segment],
+    dead: &mut BTreeSet<Uuid>,
+    changes_max: u64,
+) -> Result<Choice> {
     let mut decided = Vec::new();
     let mut open = Vec::new();
     // Metadata from before a reset does not show it; a segment that was sealed after it does.
@@ -70,7 +83,7 @@ pub fn choose(
         // Rule R8: a delete does not reach rows of its own commit.
         let alone = enforced(Rule::DeletesAlone) && segment.has_equality_deletes();
         let more = segment.changes();
-        let is_full = changes > 0 && changes.saturating_add(more) > COMMIT_CHANGES_MAX;
+        let is_full = changes > 0 && changes.saturating_add(more) > changes_max;
         if (alone || is_full) && !batch.is_empty() {
             break;
         }

@@ -277,6 +277,16 @@ fn a_commit_takes_only_so_many_changes() {
         let segments: Vec<Segment> = numbered.map(|(seq, size)| with(seq, *size)).collect();
         pick(None, &segments).batch
     };
+    let few = |sizes: &[u64], changes_max: u64| {
+        let numbered = (0..).zip(sizes);
+        let segments: Vec<Segment> = numbered.map(|(seq, size)| with(seq, *size)).collect();
+        let waiting: Vec<&Segment> = segments.iter().collect();
+        let dead = &mut BTreeSet::new();
+        let choice = choose_at_most((table(), "c"), None, &waiting, dead, changes_max);
+        choice.unwrap().batch
+    };
+    assert_eq!(few(&[10, 10, 10], 20), [0, 1]);
+    assert_eq!(few(&[30, 10], 20), [0]);
     assert_eq!(choice(&[half, half, 1]), [0, 1]);
     assert_eq!(choice(&[2 * most, 1]), [0]);
     assert_eq!(choice(&[1, 2 * most, 1]), [0]);

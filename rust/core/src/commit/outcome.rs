@@ -43,11 +43,12 @@ impl SegmentOutcome {
 
 /// The codes of refusals that no waiting cures. A repeated attempt could even do harm: a catalog
 /// that does not store the offsets takes the rows again each time.
-const FINAL_CODES: [&str; 4] = [
+const FINAL_CODES: [&str; 5] = [
     "TABLE_ROLLED_BACK",
     "TABLE_OWNED_ELSEWHERE",
     "STATE_NOT_STORED",
     "STATE_TOO_LARGE",
+    "INDEX_TOO_LARGE",
 ];
 
 /// Returns the code of a refusal that no waiting cures, if `report` is that of one: the tasks stop at
@@ -88,6 +89,18 @@ pub fn is_in_history(metadata: &TableMetadata, branch: &str, snapshot_id: i64) -
         oldest.is_some_and(|oldest| asked.sequence_number() < oldest.sequence_number())
     };
     is_cut && metadata.snapshot_by_id(snapshot_id).is_some_and(before)
+}
+
+/// Tells whether what is known of the snapshot `snapshot_id` holds for its descendant, the head of `branch`:
+/// it is in its history, or was the parent of the oldest snapshot there that has not expired. Of one that
+/// expired longer ago nobody can tell whether the branch was rolled back behind it.
+pub fn descends_from(metadata: &TableMetadata, branch: &str, snapshot_id: i64) -> bool {
+    let is_there = metadata.snapshot_by_id(snapshot_id).is_some();
+    let oldest = || history(metadata, branch).last();
+    match is_there {
+        true => is_in_history(metadata, branch, snapshot_id),
+        false => oldest().is_some_and(|one| one.parent_snapshot_id() == Some(snapshot_id)),
+    }
 }
 
 /// Returns the error of a branch that was rolled back behind the writer's last commit, snapshot

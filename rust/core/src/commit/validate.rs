@@ -71,6 +71,13 @@ pub enum RejectReason {
         /// Another one that the table, or the same commit, has changes of.
         other: TopicPartition,
     },
+    /// Values that the source left out are in no row, and may not become null.
+    ValueAbsent {
+        /// The columns.
+        columns: Vec<String>,
+        /// The records, at least some of them.
+        records: Vec<(TopicPartition, i64)>,
+    },
     /// The partition spec of a manifest is not in the table any more.
     SpecRemoved {
         /// The partition spec's id.
@@ -113,6 +120,14 @@ impl fmt::Display for RejectReason {
                 "the source's table was truncated, which came in {partition}, and there are changes of \
                  {other}: nobody knows which of them came before it"
             ),
+            RejectReason::ValueAbsent { columns, records } => {
+                let columns = columns.join(", ");
+                write!(
+                    f,
+                    "the table has no row with the values of {columns} that the source left out of "
+                )?;
+                write_records(f, records)
+            }
             RejectReason::SpecRemoved { spec_id } => {
                 write!(f, "partition spec {spec_id} is not in the table any more")
             }
@@ -121,6 +136,35 @@ impl fmt::Display for RejectReason {
             }
         }
     }
+}
+
+/// Writes records in brackets, which [`absent_records`] reads.
+fn write_records(f: &mut fmt::Formatter<'_>, records: &[(TopicPartition, i64)]) -> fmt::Result {
+    f.write_str("[")?;
+    for (index, (partition, offset)) in records.iter().enumerate() {
+        let between = if index == 0 { "" } else { " " };
+        write!(f, "{between}{partition}@{offset}")?;
+    }
+    f.write_str("]")
+}
+
+/// Returns the records that a reason names whose values no row has ([`RejectReason::ValueAbsent`]), also
+/// when it came as a text from another process; none of any other reason.
+pub fn absent_records(reason: &str) -> Vec<(TopicPartition, i64)> {
+    let listed = reason
+        .strip_prefix("the table has no row with the values of ")
+        .and_then(|rest| rest.strip_suffix(']'))
+        .and_then(|rest| rest.rsplit_once('['));
+    let records = listed.map(|(_, records)| {
+        records.split(' ').map(|record| {
+            let (place, offset) = record.rsplit_once('@')?;
+            let (topic, partition) = place.rsplit_once('-')?;
+            let partition = TopicPartition::new(topic, partition.parse().ok()?);
+            Some((partition, offset.parse().ok()?))
+        })
+    });
+    let records = records.and_then(|records| records.collect::<Option<Vec<_>>>());
+    records.unwrap_or_default()
 }
 
 /// Tells whether `state` is from before the reset after which the session of `segment` began: what
@@ -205,6 +249,31 @@ mod tests {
                 .unwrap();
         }
         state
+    }
+
+    #[test]
+    fn records_without_values_are_read_back_from_the_reason() {
+        let record =
+            |topic: &str, partition, offset| (TopicPartition::new(topic, partition), offset);
+        let records = vec![record("a.b-c", 0, 7), record("a.b-c", 12, 1 << 40)];
+        let reason = RejectReason::ValueAbsent {
+            columns: vec!["no[te".into(), "b]".into()],
+            records: records.clone(),
+        };
+        let text = reason.to_string();
+        assert!(
+            text.contains("no[te, b]") && text.contains("a.b-c-12@1099511627776"),
+            "{text}"
+        );
+        assert_eq!(absent_records(&text), records);
+        for other in [
+            RejectReason::SessionRejected.to_string(),
+            text.replace("the table has", "it has"),
+            text.replace('@', "#"),
+            format!("{text} and more"),
+        ] {
+            assert_eq!(absent_records(&other), [], "{other}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::routing;
 use super::table::{MetadataColumn, MetadataSource, TableConfig};
 use crate::change::envelope::Envelope;
-use crate::change::{ChangeConfig, Op, Place, TruncatePolicy};
+use crate::change::{AbsentPolicy, ChangeConfig, Op, Place, TruncatePolicy};
 
 const CDC_FIELD: &str = "iceberg.tables.cdc-field";
 const UPSERTS: &str = "iceberg.tables.upsert-mode-enabled";
@@ -23,6 +23,9 @@ const OWN: &[&str] = &[
     "truncate",
     "before-is-whole",
     "delete-mode",
+    "soft-delete-column",
+    "unavailable-values",
+    "unavailable-placeholder",
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +73,11 @@ fn no_effect(own: &str, config: &ChangeConfig) -> Option<&'static str> {
         }
         "before-is-whole" if !envelope.has_before() => {
             Some("records of this format have no row before a change")
+        }
+        "unavailable-values" | "unavailable-placeholder"
+            if envelope.leaves_values_out.is_empty() =>
+        {
+            Some("sources of this format leave no values out")
         }
         _ => None,
     }
@@ -138,6 +146,7 @@ pub(super) fn read(
         word if word.eq_ignore_ascii_case("ignore") => TruncatePolicy::Ignore,
         _ => TruncatePolicy::Fail,
     };
+    read_old_rows(reader, name, beside, &mut config);
     config.case_insensitive = beside.case_insensitive;
     let from_keys = beside.metadata_columns.iter().filter(|column| {
         matches!(
@@ -156,6 +165,60 @@ pub(super) fn read(
         }
     }
     Some(config)
+}
+
+/// Reads what is made of a row that the table has: of values that were left out, and of deleted rows.
+fn read_old_rows(
+    reader: &mut Reader<'_>,
+    name: &str,
+    beside: &Beside<'_>,
+    config: &mut ChangeConfig,
+) {
+    if let Some(unavailable) = &mut config.unavailable {
+        let key = reader.own_or(name, "unavailable-values", "default-unavailable-values");
+        unavailable.absent = match reader.word(&key).unwrap_or_default() {
+            word if word.eq_ignore_ascii_case("null") => AbsentPolicy::Null,
+            _ => AbsentPolicy::Fail,
+        };
+        let (own, common) = ("unavailable-placeholder", "default-unavailable-placeholder");
+        let key = reader.own_or(name, own, common);
+        if let Some(placeholder) = reader.word(&key) {
+            unavailable.placeholder = placeholder.to_owned();
+        }
+    }
+    let key = reader.own_or(name, "soft-delete-column", "default-soft-delete-column");
+    let Some(column) = reader.word(&key) else {
+        return;
+    };
+    let same = |other: &str| match beside.case_insensitive {
+        true => other.to_lowercase() == column.to_lowercase(),
+        false => other == column,
+    };
+    let metadata = beside.metadata_columns.iter().map(|one| one.name.as_str());
+    let excluded = beside.columns.exclude.iter().map(String::as_str);
+    let reason = if column.contains('.') {
+        "is inside of another column: name one of its own"
+    } else if beside.id_columns.iter().any(|id| same(id)) {
+        "is a column of the key"
+    } else if metadata.into_iter().any(same) {
+        "is filled from where records come from"
+    } else if excluded.into_iter().any(same) {
+        "is left out of the table"
+    } else {
+        config.soft_delete = Some(column.to_owned());
+        return;
+    };
+    reader.error(&key, format!("`{column}` {reason}"));
+}
+
+/// Adds the column that says of rows whether the source deleted them, where there is one.
+pub(super) fn with_mark(
+    mut columns: Vec<MetadataColumn>,
+    changes: Option<&ChangeConfig>,
+) -> Vec<MetadataColumn> {
+    let name = changes.and_then(|changes| changes.soft_delete.as_ref());
+    columns.extend(name.map(|name| MetadataColumn::new(MetadataSource::Deleted, name)));
+    columns
 }
 
 /// The key of the table itself counts before Tabular's keys, and these before the default.

@@ -7,6 +7,7 @@ use iceberg::{NamespaceIdent, TableIdent};
 
 use super::changes::{self, Beside};
 use super::columns::{self, ColumnConfig};
+use super::engines::{self, Engine};
 use super::layout::{self, LayoutConfig};
 use super::partition::{self, PartitionTerm};
 use super::reader::{Reader, shown};
@@ -38,6 +39,8 @@ pub enum MetadataSource {
     Headers,
     /// A field of its key, by its dotted path.
     KeyField(String),
+    /// Whether the source deleted the row, which stays.
+    Deleted,
 }
 
 impl MetadataSource {
@@ -190,6 +193,8 @@ pub struct TableConfig {
     pub null_values: NullValues,
     /// How records change rows; `None` when each becomes a row.
     pub changes: Option<ChangeConfig>,
+    /// The engines that read the table, as far as they are named.
+    pub engines: Vec<Engine>,
 }
 
 impl TableConfig {
@@ -327,6 +332,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         case_insensitive,
     };
     let changes = changes::read(reader, name, &beside);
+    let metadata_columns = changes::with_mark(metadata_columns, changes.as_ref());
     let config = TableConfig {
         name: name.to_owned(),
         ident,
@@ -350,6 +356,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         write_props: layout::properties(reader, name, "write-props"),
         metadata_columns,
         null_values: read_null_values(reader, name),
+        engines: engines::read(reader, name, changes.is_some()),
         changes,
     };
     layout::check_columns(reader, &config);

@@ -156,6 +156,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             metadata_columns: vec![],
             null_values: NullValues::Skip,
             changes: None,
+            engines: vec![],
         }
     );
 }
@@ -543,9 +544,14 @@ fn what_is_not_supported_yet_is_refused_with_the_reason() {
             "not built yet",
         ),
         (
-            &[("frazil.engines", "spark")],
+            &[("iceberg.table.db.orders.engines", "spark")],
+            "iceberg.table.db.orders.engines",
+            "has no effect",
+        ),
+        (
+            &[("frazil.engines", "spark:new")],
             "frazil.engines",
-            "format version 2",
+            "`name:version`",
         ),
     ]);
 }

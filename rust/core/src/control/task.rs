@@ -85,6 +85,9 @@ pub enum Verdict {
     Durable,
     /// It will never be committed, for this reason: its session starts over.
     Rejected(String),
+    /// It has records that are errors, for this reason: its session starts over and sets them aside, which it
+    /// could not do before.
+    SetAside(String),
     /// It waited too long and will not be committed (R11): its session starts over.
     Expired,
     /// The offsets were reset after this task began.
@@ -321,6 +324,10 @@ impl TaskMachine {
             Verdict::Rejected(reason) => {
                 self.progress.lost(table, sequence);
                 self.start_over_later(Redo::Rejected(reason));
+            }
+            Verdict::SetAside(reason) => {
+                self.progress.lost(table, sequence);
+                self.start_over_later(Redo::SetAside(reason));
             }
             Verdict::Expired => {
                 self.progress.lost(table, sequence);

@@ -193,6 +193,30 @@ impl WriterProgress {
             .map_or(0, |table| table.unacked.len())
     }
 
+    /// Returns how many offsets were read of which `table` has rows that no result says to be durable,
+    /// or that are behind such rows: of each partition the distance to the lowest of them.
+    pub fn lag(&self, table: TableIndex) -> BTreeMap<&TopicPartition, u64> {
+        let mut lag = BTreeMap::new();
+        let Some(table) = self.tables.get(table) else {
+            return lag;
+        };
+        let open = table
+            .open
+            .iter()
+            .map(|(partition, rows)| (partition, rows.lowest));
+        let unacked = table.unacked.iter().flat_map(|unacked| &unacked.lowest);
+        for (partition, lowest) in unacked
+            .map(|(partition, lowest)| (partition, *lowest))
+            .chain(open)
+        {
+            let next = self.next(partition).unwrap_or(lowest);
+            let behind = u64::try_from(next.saturating_sub(lowest)).unwrap_or(0);
+            let most = lag.entry(partition).or_insert(0);
+            *most = behind.max(*most);
+        }
+        lag
+    }
+
     /// Returns the number that the next segment of `table` will have.
     pub fn next_sequence(&self, table: TableIndex) -> u64 {
         self.tables.get(table).map_or(0, |table| table.sequence)
@@ -682,6 +706,21 @@ mod tests {
         assert_eq!(progress.durable_offset(&p(0), 9), Some(6));
         assert_eq!(progress.durable_offset(&p(0), 5), Some(5));
         assert_eq!(progress.durable_offset(&p(1), 5), None, "not ours");
+    }
+
+    #[test]
+    fn the_lag_of_a_table_is_the_distance_to_its_lowest_row_that_is_not_durable() {
+        let mut progress = WriterProgress::new(session(1), 2);
+        assert!(!progress.assign(&[p(0)]));
+        progress.read(&p(0), 0, 9);
+        progress.wrote(0, &p(0), (4, 6), None);
+        assert_eq!(progress.lag(0), BTreeMap::from([(&p(0), 6)]));
+        progress.seal(0).expect("rows are open");
+        progress.wrote(0, &p(0), (8, 8), None);
+        assert_eq!(progress.lag(0), BTreeMap::from([(&p(0), 6)]), "in flight");
+        assert!(progress.durable(session(1), 0, 0));
+        assert_eq!(progress.lag(0), BTreeMap::from([(&p(0), 2)]));
+        assert!(progress.lag(1).is_empty() && progress.lag(9).is_empty());
     }
 
     #[test]

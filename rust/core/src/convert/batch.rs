@@ -73,6 +73,8 @@ pub struct TableConverter {
     bytes_before: usize,
     /// The row that the table may go no further than, with the reason.
     stop: Option<Stop>,
+    /// Whether the rows are those that the source deleted.
+    deleted: bool,
 }
 
 /// A record that tells of a change which its table cannot follow, where the policy stops there.
@@ -149,7 +151,28 @@ impl TableConverter {
             rejected_count: 0,
             bytes_before: 0,
             stop: None,
+            deleted: false,
         })
+    }
+
+    /// As it is, for rows that the source deleted and that stay, if `deleted`.
+    #[must_use]
+    pub fn of_deleted(self, deleted: bool) -> Self {
+        TableConverter { deleted, ..self }
+    }
+
+    /// Returns the field id of the column that a field called `name` of a record is for.
+    pub fn column_id(&self, name: &str) -> Option<i32> {
+        let index = self.table.find(name)?;
+        let field = self.schema.as_struct().fields().get(index)?;
+        Some(field.id)
+    }
+
+    /// Returns the field ids of the columns that are filled from where a record came from.
+    pub fn metadata_ids(&self) -> impl Iterator<Item = i32> {
+        let fields = self.schema.as_struct().fields().iter();
+        let filled = fields.zip(&self.metadata);
+        filled.filter_map(|(field, metadata)| metadata.is_some().then_some(field.id))
     }
 
     /// Returns the table's schema.
@@ -450,7 +473,7 @@ impl TableConverter {
                     column.append_placeholder();
                     continue;
                 }
-                match metadata_cell(metadata, frame, index_of(*row), &mut text) {
+                match metadata_cell(metadata, (frame, self.deleted), index_of(*row), &mut text) {
                     Ok(cell) => outcome.note(index, column.append(cell, &shape, 1)),
                     Err(misfit) => {
                         column.append_placeholder();
@@ -483,10 +506,11 @@ fn evolution_rules(options: &ConvertOptions) -> EvolutionRules {
     }
 }
 
-/// Returns what a metadata column says of `row`; `text` holds what is made for it.
+/// Returns what a metadata column says of `row`, which the source has or `is_deleted`; `text` holds what
+/// is made for it.
 fn metadata_cell<'c>(
     column: &MetadataColumn,
-    frame: &'c Frame<'_>,
+    (frame, is_deleted): (&'c Frame<'_>, bool),
     row: usize,
     text: &'c mut String,
 ) -> Result<Cell<'c>, Misfit> {
@@ -503,6 +527,7 @@ fn metadata_cell<'c>(
             let timestamp = frame.timestamp(row);
             timestamp.map_or(Cell::Null, |ms| Cell::Timestamp { ms })
         }
+        MetadataSource::Deleted => Cell::Bool(is_deleted),
         MetadataSource::Key => frame.key(row),
         MetadataSource::KeyField(path) => {
             let key = frame.key(row);
@@ -581,6 +606,7 @@ fn takes(column: &MetadataColumn, field_type: &Type) -> bool {
                 PrimitiveType::Timestamp | PrimitiveType::Timestamptz
             )
         }
+        MetadataSource::Deleted => *primitive == PrimitiveType::Boolean,
         MetadataSource::Key | MetadataSource::KeyField(_) => true,
     }
 }

@@ -23,6 +23,7 @@ fn golden_cases() -> Vec<(&'static str, Vec<u64>)> {
 }
 
 // Promise: A deletion vector has the bytes that Iceberg's Java library writes for the same rows: single rows, runs, every second row, and rows beyond 2^32.
+// Case: 23
 #[test]
 fn vectors_are_those_of_iceberg_java() {
     let Tail::Footer(footer) = read_footer(GOLDEN, GOLDEN.len() as u64).unwrap() else {

@@ -1,7 +1,5 @@
 //! Keys of files that the index did not see: of other writers, or since its base was stored.
 
-use std::collections::BTreeMap;
-
 use super::Location;
 use super::key::KeyNumber;
 use super::table::Index;
@@ -9,7 +7,7 @@ use crate::delete::DeletionVector;
 use crate::error::{Result, SinkError};
 
 /// Keys that are gathered before they are put into the index, 32 bytes each.
-const PENDING_MAX: usize = 1 << 20;
+pub const PENDING_MAX: usize = 1 << 20;
 /// Duplicates that are kept, to be looked at.
 const NAMED_MAX: usize = 4_096;
 
@@ -106,12 +104,8 @@ impl<'a, F: Fn(u32) -> Option<&'a DeletionVector>> CatchUp<'a, F> {
         // Stable: of one key, the row that came last stays last.
         self.pending.sort_by_key(|(key, _)| *key);
         let mut changes = Vec::with_capacity(self.pending.len());
-        let mut left: BTreeMap<u32, u32> = BTreeMap::new();
         for group in self.pending.chunk_by(|one, two| one.0 == two.0) {
             let mut older = group.first().and_then(|(key, _)| self.index.get(*key));
-            if let Some(found) = older {
-                *left.entry(found.file).or_default() += 1;
-            }
             older = older.filter(|found| {
                 let vector = (self.vector_of)(found.file);
                 !vector.is_some_and(|vector| vector.contains(u64::from(found.row)))
@@ -130,6 +124,6 @@ impl<'a, F: Fn(u32) -> Option<&'a DeletionVector>> CatchUp<'a, F> {
         }
         self.caught.keys += changes.len() as u64;
         self.pending.clear();
-        self.index.put(&changes, &left)
+        self.index.put(&changes)
     }
 }

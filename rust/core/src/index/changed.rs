@@ -1,19 +1,20 @@
 //! The changes of the segments of one commit: from their key runs to the rows that the commit deletes, and
 //! what is remembered of them once the table has it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
 use super::Location;
+use super::bases::{Base, Bases, Incomplete};
 use super::files::IndexedFile;
 use super::orders::Orders;
-use super::ranks::{At, Ranks};
-use super::resolve::{Change, Counts, KeyChange, Located, Resolution, locate};
+use super::ranks::{At, Ranks, Truncation};
+use super::resolve::{Change, Counts, KeyChange, Located, Resolution};
 use super::table::{Delta, Index};
 use crate::change::Order;
-use crate::change::keyrun::{Effect, KeyRun};
-use crate::change::window::KnownOrders;
+use crate::change::keyrun::{Effect, KeyRun, RunChange};
+use crate::change::window::{KnownOrders, LeftRow};
 use crate::commit::outcome::is_made_by;
 use crate::commit::view::TableView;
 use crate::delete::DeletionVector;
@@ -22,7 +23,7 @@ use crate::index::KeyNumber;
 use crate::offsets::SourceRange;
 use crate::rules::{Rule, enforced};
 
-/// What one segment changes.
+/// What one segment changes, or a piece of that.
 #[derive(Debug, Clone)]
 pub struct SegmentChanges<'a> {
     /// Its changes, sorted.
@@ -30,58 +31,150 @@ pub struct SegmentChanges<'a> {
     /// Its offsets, by which its changes name their source partitions.
     pub ranges: &'a [SourceRange],
     /// Its files, by which its changes name their rows.
-    pub files: Vec<IndexedFile>,
+    pub files: &'a [IndexedFile],
 }
 
 /// The changes of a commit, each key's last one found, with the rows that they replace.
 #[derive(Debug)]
 pub struct LocatedChanges {
-    located: Located<At>,
+    located: Located,
+    /// The truncations of the commit, once its first piece has come.
+    truncations: Option<Vec<Truncation>>,
     noted: Noted,
+    bases: Bases,
+    incomplete: Vec<Incomplete>,
+    leaving: Vec<(KeyNumber, Location)>,
 }
 
-/// The orders of a commit's changes.
+/// The orders of a commit's changes: as many as are remembered, the last ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Noted {
-    keys: Vec<(KeyNumber, Box<[u8]>)>,
+    keys: VecDeque<(KeyNumber, Box<[u8]>)>,
+    /// The bytes that the keys take among what is remembered.
+    key_bytes: usize,
     /// The orders of truncations, as far as they have one.
     truncations: Vec<Option<Box<[u8]>>>,
+    /// Rows that left their keys.
+    left: Vec<(KeyNumber, LeftRow)>,
 }
 
 impl LocatedChanges {
-    /// Finds the last change of each key of `parts`, which come in the order of their segments, and the row
-    /// that the key had. `known` is what is remembered of earlier commits.
+    /// Begins with no change; `files` are those of all segments, one segment after the other.
+    pub fn begin(index: &Index, files: Vec<IndexedFile>) -> Self {
+        LocatedChanges {
+            located: Located::begin(index, files),
+            truncations: None,
+            noted: Noted::default(),
+            bases: Bases::default(),
+            incomplete: Vec::new(),
+            leaving: Vec::new(),
+        }
+    }
+
+    /// Takes a piece of the changes, in the order of the segments: of each key all, and none of keys that came
+    /// before. Finds the last change of each key and the row that the key had. `known` is what is
+    /// remembered of earlier commits.
     ///
     /// # Errors
     ///
     /// Runs that do not describe their segments.
-    pub fn find(
+    pub fn add(
+        &mut self,
         index: &Index,
         known: &KnownOrders,
         parts: &[SegmentChanges<'_>],
-    ) -> Result<LocatedChanges> {
-        let ranks = Ranks::new(parts, known);
-        let runs = key_changes(parts);
-        let runs: Vec<&[KeyChange<At>]> = runs.iter().map(Vec::as_slice).collect();
-        let files = parts.iter().flat_map(|part| part.files.iter().cloned());
-        let mut located = locate(index, files.collect(), &runs, &ranks)?;
-        if !ranks.truncations().is_empty() {
+    ) -> Result<()> {
+        let LocatedChanges {
+            located,
+            truncations,
+            noted,
+            bases,
+            leaving,
+            ..
+        } = self;
+        // They have the lowest key, and so come with the first piece.
+        let is_first = truncations.is_none();
+        let truncations =
+            truncations.get_or_insert_with(|| Ranks::new(parts, known, &[]).find_truncations());
+        let ranks = Ranks::new(parts, known, truncations);
+        if is_first && !truncations.is_empty() {
             let kept = ranks.survivors().filter_map(|key| index.get(key));
             located.empty(kept);
+            let orders = truncations.iter().map(Truncation::order);
+            let orders = orders.map(|order| order.map(|order| Box::from(order.bytes())));
+            noted.truncations.extend(orders);
         }
-        let boxed = |at: &At| ranks.order(at).map(|order| Box::from(order.bytes()));
-        let orders = located.orders();
-        let keys = orders.filter_map(|(key, at)| Some((key, boxed(at)?)));
-        let noted = Noted {
-            keys: keys.collect(),
-            truncations: ranks.truncations().iter().map(boxed).collect(),
-        };
-        Ok(LocatedChanges { located, noted })
+        let runs = key_changes(parts);
+        let runs: Vec<&[KeyChange<At>]> = runs.iter().map(Vec::as_slice).collect();
+        bases.add(index, &ranks, parts);
+        located.add(index, &runs, &ranks, |found| {
+            for order in found.orders.iter().filter_map(|at| ranks.order(at)) {
+                noted.take(found.key, order, known);
+            }
+            let Some(change) = change_at(parts, found.change) else {
+                return;
+            };
+            bases.add_incomplete(found.key, found.change.run, change);
+            if let Some(row) = found.old.filter(|_| change.leaves) {
+                leaving.push((found.key, row));
+            }
+        })
+    }
+
+    /// All changes have come: finds where the rows that are yet to be made take their values from.
+    pub fn finish(&mut self) {
+        self.incomplete = std::mem::take(&mut self.bases).finish();
+    }
+
+    /// Returns about how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let incomplete = self.incomplete.iter().map(Incomplete::memory_bytes);
+        self.located.memory_bytes()
+            + self.noted.memory_bytes()
+            + self.bases.memory_bytes()
+            + incomplete.sum::<usize>()
     }
 
     /// Returns the files of the table whose deletion vectors are needed.
     pub fn files(&self) -> BTreeSet<u32> {
-        self.located.files()
+        let bases = self.incomplete.iter().flat_map(|one| &one.bases);
+        let of_table = bases.filter_map(|base| match base {
+            Base::Table(at) => Some(at.file),
+            Base::New(..) | Base::Pending(..) | Base::Left(..) => None,
+        });
+        self.located.files().into_iter().chain(of_table).collect()
+    }
+
+    /// Returns the rows of the table that go because they get another key, which another record tells.
+    pub fn leaving(&self) -> &[(KeyNumber, Location)] {
+        &self.leaving
+    }
+
+    /// Keeps in mind where a row lies that left its key, once the table has the commit.
+    pub fn leave(&mut self, key: KeyNumber, row: LeftRow) {
+        self.noted.left.push((key, row));
+    }
+
+    /// Returns the rows that are yet to be made, by their keys.
+    pub fn incomplete(&self) -> &[Incomplete] {
+        &self.incomplete
+    }
+
+    /// Takes in the rows that were made, as [`Located::complete`] does, and counts them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Located::complete`].
+    pub fn complete(
+        &mut self,
+        files: Vec<IndexedFile>,
+        rows: &BTreeMap<KeyNumber, Location>,
+        nulled: u64,
+    ) -> Result<()> {
+        self.incomplete.clear();
+        self.located.counts.completed = rows.len() as u64;
+        self.located.counts.nulled = nulled;
+        self.located.complete(files, rows)
     }
 
     /// Tells what to write, as [`Located::resolve`] does, and what to remember once the table has it.
@@ -99,6 +192,11 @@ impl LocatedChanges {
     }
 }
 
+fn change_at<'p>(parts: &[SegmentChanges<'p>], at: &At) -> Option<&'p RunChange> {
+    let part = parts.get(at.run as usize)?;
+    part.run.changes().get(at.index as usize)
+}
+
 /// Numbers the files of all segments through.
 fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
     let mut first_file = 0u32;
@@ -112,6 +210,7 @@ fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
                     file: at.file.saturating_add(first_file),
                     row: at.row,
                 }),
+                Effect::Pending(_) | Effect::Mark(_) => Change::Complete,
                 Effect::Truncate => return None,
             };
             Some(KeyChange {
@@ -136,8 +235,27 @@ impl Noted {
             keys: keys
                 .map(|(key, order)| (key, Box::from(&order[..])))
                 .collect(),
-            truncations: Vec::new(),
+            ..Noted::default()
         }
+    }
+
+    /// Takes the order of a key, which is above those before. What is more than `known` holds would be
+    /// forgotten with the first of it.
+    fn take(&mut self, key: KeyNumber, order: Order<'_>, known: &KnownOrders) {
+        self.keys.push_back((key, Box::from(order.bytes())));
+        self.key_bytes += KnownOrders::bytes_of(order);
+        while self.key_bytes > known.bytes_max() {
+            let Some((_, order)) = self.keys.pop_front() else {
+                break;
+            };
+            let bytes = KnownOrders::bytes_of(Order::of(&order));
+            self.key_bytes = self.key_bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// Returns about how many bytes of memory they take.
+    pub fn memory_bytes(&self) -> usize {
+        self.key_bytes
     }
 
     /// Remembers them.
@@ -145,6 +263,9 @@ impl Noted {
         // First: one without an order makes those of before count no more.
         for order in &self.truncations {
             known.note_truncation(order.as_deref().map(Order::of), now_ms);
+        }
+        for (key, row) in &self.left {
+            known.note_left(*key, row.clone(), now_ms);
         }
         for (key, order) in &self.keys {
             known.note(*key, Order::of(order), now_ms);

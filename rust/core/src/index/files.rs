@@ -32,6 +32,11 @@ impl IndexedFile {
             .with("rows", rows)),
         }
     }
+
+    /// Returns about how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.path.len() + size_of::<Self>()
+    }
 }
 
 /// The rows of new files, each of which belongs to one change.
@@ -91,9 +96,6 @@ pub struct Files {
     next: u32,
     /// The most rows that a file had.
     rows_max: u32,
-    /// How many keys lie in each file, where any do.
-    keys: BTreeMap<u32, u32>,
-    keys_total: u64,
 }
 
 impl Files {
@@ -124,34 +126,7 @@ impl Files {
     pub fn remove(&mut self, number: u32) -> Option<IndexedFile> {
         let file = self.files.remove(&number)?;
         self.numbers.remove(&file.path);
-        let keys = self.keys.remove(&number).unwrap_or_default();
-        self.keys_total = self.keys_total.saturating_sub(keys.into());
         Some(file)
-    }
-
-    /// Counts `keys` more that lie in a file, if it is live.
-    pub(super) fn come(&mut self, number: u32, keys: u32) {
-        if keys > 0 && self.files.contains_key(&number) {
-            *self.keys.entry(number).or_default() += keys;
-            self.keys_total += u64::from(keys);
-        }
-    }
-
-    /// Counts `keys` less that lie in a file, if it is live.
-    pub(super) fn leave(&mut self, number: u32, keys: u32) {
-        if let Some(known) = self.keys.get_mut(&number) {
-            let keys = keys.min(*known);
-            *known -= keys;
-            if *known == 0 {
-                self.keys.remove(&number);
-            }
-            self.keys_total = self.keys_total.saturating_sub(keys.into());
-        }
-    }
-
-    /// Returns the number of keys that lie in live files.
-    pub fn keys(&self) -> u64 {
-        self.keys_total
     }
 
     /// Returns a live file.
@@ -197,19 +172,14 @@ impl Files {
         let mut files = Files::default();
         let mut numbers = BTreeMap::new();
         for (number, file) in &self.files {
-            let renumbered = files.add(file.clone())?;
-            files.come(
-                renumbered,
-                self.keys.get(number).copied().unwrap_or_default(),
-            );
-            numbers.insert(*number, renumbered);
+            numbers.insert(*number, files.add(file.clone())?);
         }
         Ok((files, numbers))
     }
 
     /// Returns about how many bytes the files take in memory.
     pub fn heap_bytes(&self) -> usize {
-        let paths: usize = self.files.values().map(|file| file.path.len() + 128).sum();
+        let paths: usize = self.files.values().map(|file| file.path.len() + 96).sum();
         paths + size_of::<Self>()
     }
 }

@@ -19,9 +19,9 @@ use crate::commit::view::TableView;
 use crate::error::Result;
 use crate::rules::{Rule, enforced};
 
-/// Entries of keys that are gone, or whose file is, from which on they are taken out of the index, when they
-/// are a quarter of it.
-const DEAD_MIN: u64 = 1 << 16;
+/// Rows of files that are gone from which on their keys are taken out of the index, when they are a quarter
+/// of it.
+const DEAD_ROWS_MIN: u64 = 1 << 16;
 
 /// An index and the snapshot that it is true to.
 #[derive(Debug)]
@@ -34,7 +34,9 @@ pub struct Followed {
     is_whole: bool,
     /// Whether there may be rows of a key that has a newer one, of which nothing is known.
     has_several_rows: bool,
-    dead_min: u64,
+    /// Rows of files that are gone, whose keys may still take memory.
+    dead_rows: u64,
+    dead_rows_min: u64,
 }
 
 /// A data file that is new to the index.
@@ -57,14 +59,15 @@ impl Followed {
             snapshot: None,
             is_whole: true,
             has_several_rows: false,
-            dead_min: DEAD_MIN,
+            dead_rows: 0,
+            dead_rows_min: DEAD_ROWS_MIN,
         }
     }
 
-    /// Takes dead entries out from this number on.
+    /// Takes keys out of the index from this number of rows of files on that are gone.
     #[must_use]
-    pub fn with_dead_min(mut self, entries: u64) -> Self {
-        self.dead_min = entries;
+    pub fn with_dead_min(mut self, rows: u64) -> Self {
+        self.dead_rows_min = rows;
         self
     }
 
@@ -88,18 +91,29 @@ impl Followed {
         self.is_whole
     }
 
-    /// Tells whether it may follow `table`, whose `branch` has the head `head`; else the index is built anew.
-    pub fn may_follow<V: TableView>(
+    /// Returns why it may not follow `table`, whose `branch` has the head `head`: then the index is built anew.
+    pub fn unfit<V: TableView>(
         &self,
         table: &V,
         (branch, head): (&str, Option<i64>),
         keys: &Keys,
-    ) -> bool {
-        let is_there = |id| table.has_snapshot(id) && table.is_in_history(branch, id);
-        let is_there = self.snapshot.is_none_or(is_there) || !enforced(Rule::IndexOfRollback);
-        let is_sure =
-            !self.has_several_rows || self.snapshot == head || !enforced(Rule::SeveralRows);
-        self.is_whole && self.keys == *keys && is_there && is_sure
+    ) -> Option<&'static str> {
+        if !self.is_whole {
+            return Some("something went wrong half-way");
+        }
+        if self.keys.table != keys.table {
+            return Some("the table was replaced");
+        }
+        if self.keys != *keys {
+            return Some("the columns of the key are others");
+        }
+        let descends = |id| table.descends_from(branch, id);
+        if !self.snapshot.is_none_or(descends) && enforced(Rule::IndexOfRollback) {
+            return Some("the branch does not descend from the snapshot that was followed last");
+        }
+        let has_changed = self.has_several_rows && self.snapshot != head;
+        let is_unsure = has_changed && enforced(Rule::SeveralRows);
+        is_unsure.then_some("several rows had one key, and another writer has changed the table")
     }
 
     /// Becomes true to the snapshot `head`, which has the data files `live`, but for the keys of the files that
@@ -120,12 +134,10 @@ impl Followed {
         let gone = files.filter(|(_, file)| !live.contains_key(&file.path));
         let gone: Vec<u32> = gone.map(|(number, _)| number).collect();
         for number in gone {
-            self.index.drop_file(number);
+            let rows = self.index.drop_file(number).map_or(0, |file| file.rows);
+            self.dead_rows = self.dead_rows.saturating_add(u64::from(rows));
         }
-        let dead = self.dead();
-        if dead > self.dead_min && dead > self.index.entries() as u64 / 4 {
-            self.index.compact()?;
-        }
+        self.shrink()?;
         let known = self.index.files();
         let new = live.iter();
         let new = new.filter(|(path, _)| known.number(path).is_none());
@@ -169,15 +181,34 @@ impl Followed {
     /// The delta was made for another state; it is of no use then.
     pub fn apply(&mut self, delta: Delta, snapshot_id: i64) -> Result<()> {
         self.is_whole = false;
+        let dropped = delta.dropped().iter();
+        let rows = dropped.filter_map(|number| Some(self.index.files().get(*number)?.rows));
+        let rows = rows.map(u64::from).sum();
+        self.dead_rows = self.dead_rows.saturating_add(rows);
         self.index.apply(delta)?;
+        self.shrink()?;
         self.is_whole = true;
         self.snapshot = Some(snapshot_id);
         Ok(())
     }
 
-    /// Returns about how many entries take memory for nothing.
+    /// Takes keys of files that are gone out of the index when they are a part of it that counts. A row
+    /// that is gone with its file may have left its key before.
+    fn shrink(&mut self) -> Result<()> {
+        let entries = self.index.entries() as u64;
+        if self.dead_rows < self.dead_rows_min || self.dead_rows < entries / 4 {
+            return Ok(());
+        }
+        self.dead_rows = 0;
+        if self.dead() >= entries / 4 {
+            self.index.compact()?;
+        }
+        Ok(())
+    }
+
+    /// Returns how many entries take memory for nothing, in a pass over all of them.
     pub fn dead(&self) -> u64 {
-        (self.index.entries() as u64).saturating_sub(self.index.keys())
+        self.index.dead_entries() as u64
     }
 }
 

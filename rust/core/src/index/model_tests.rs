@@ -175,6 +175,7 @@ impl World {
                 files().collect(),
                 &runs,
                 &|(): &(), (): &()| false,
+                |_| (),
             )
             .unwrap();
             let named = names(&self.index);

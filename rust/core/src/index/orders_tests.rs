@@ -178,7 +178,6 @@ fn pending(number: i64) -> Pending {
             added: vec![],
             dropped: vec![],
             changes: vec![],
-            left: Default::default(),
         },
         noted: Noted::of([(K, &order(12))]),
         counts: Counts::default(),

@@ -1,8 +1,8 @@
 //! From the changes of a commit to the rows that it deletes.
 //!
-//! The coordinator resolves on the snapshot that it commits on, in three steps: [`locate`] finds the
-//! last change of each key and the row that the key had; the caller loads the deletion vectors of
-//! the [files](Located::files) touched; [`Located::resolve`] tells the rows to delete per file and
+//! The coordinator resolves on the snapshot that it commits on, in three steps: [`Located::add`] finds the
+//! last change of each key and the row that the key had, a piece of the changes at a time, so that only 28
+//! bytes of each key stay; the caller loads the deletion vectors of the [files](Located::files) touched; [`Located::resolve`] tells the rows to delete per file and
 //! how the index changes. The [delta](super::table::Delta) is applied when the commit has succeeded
 //! and dropped when it has not: then the same changes are located again, on the snapshot that won.
 
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Location;
 use super::files::{IndexedFile, NamedRows};
 use super::key::KeyNumber;
-use super::table::{Delta, Index};
+use super::table::{Delta, Index, Moved, Packed};
 use crate::commit::summary::FileChanges;
 use crate::control::segment::FileCounts;
 use crate::delete::DeletionVector;
@@ -25,6 +25,8 @@ pub enum Change {
     Delete,
     /// The row of the key is now this one of the commit's new files, which are numbered from 0.
     Upsert(Location),
+    /// The row of the key is one that the commit has yet to make: see [`Located::complete`].
+    Complete,
 }
 
 /// One change of one key. Its order is whatever the source gives changes an order by.
@@ -95,6 +97,10 @@ pub struct Counts {
     pub emptied: bool,
     /// How many that were, once the commit's files are known.
     pub emptied_rows: u64,
+    /// Rows that took values from the row that they replace.
+    pub completed: u64,
+    /// Values that became null because no row had them.
+    pub nulled: u64,
 }
 
 impl Counts {
@@ -115,26 +121,44 @@ impl Counts {
 /// The last change of a key.
 #[derive(Debug, Clone, Copy)]
 struct Winner {
-    key: KeyNumber,
-    /// The new row, by its number in the index to come.
-    new: Option<Location>,
-    old: Option<Location>,
+    /// The key and the new row, by its number in the index to come.
+    moved: Moved,
+    old: Packed,
+}
+
+/// What was found of a key that changes.
+#[derive(Debug)]
+pub struct Found<'c, O> {
+    /// The key.
+    pub key: KeyNumber,
+    /// The change that counts.
+    pub change: &'c O,
+    /// The last order of each kind that its changes have.
+    pub orders: &'c [&'c O],
+    /// The row that the index has of the key.
+    pub old: Option<Location>,
 }
 
 /// The changes of a commit with the rows that they replace.
 #[derive(Debug)]
-pub struct Located<O> {
+pub struct Located {
     generation: u64,
     first_new: u32,
     new_files: Vec<IndexedFile>,
-    winners: Vec<Winner>,
-    /// The last orders of keys: of each the last one of each kind.
-    orders: Vec<(KeyNumber, O)>,
-    /// New rows that a later change of the same commit replaced.
-    superseded: Vec<Location>,
+    /// The rows of these that were named.
+    named: NamedRows,
+    /// In the order of their keys; one part for each piece of the changes.
+    winners: Vec<Vec<Winner>>,
+    /// The last key that came.
+    last: Option<KeyNumber>,
+    /// Keys whose rows are yet to be made: until then they are as if deleted.
+    awaited: usize,
+    /// New rows that a later change of the same commit replaced, by the number of their file.
+    superseded: BTreeMap<u32, DeletionVector>,
     /// The rows that stay when the table is emptied.
     kept: Option<BTreeSet<Location>>,
-    counts: Counts,
+    /// What became of the changes so far.
+    pub counts: Counts,
 }
 
 /// The deletes of one file.
@@ -163,56 +187,117 @@ pub struct Resolution {
     pub delta: Delta,
 }
 
-/// Finds the last change of each key and the row that it had.
-///
-/// `runs` come in the order of their segments; a run is sorted by key, and changes of one key are in
-/// the order in which they arrived. The later of two counts unless `ranking` says that it is older
-/// than the other. Every row of `new_files` belongs to one change.
+/// Finds the last change of each key of `runs`, which are all changes of a commit, and the row that it had;
+/// tells `each` the keys that change and the order of the last change of each that has one.
 ///
 /// # Errors
 ///
-/// Runs that do not describe the new files.
-pub fn locate<O: Clone>(
+/// Those of [`Located::add`] and [`Located::resolve`].
+pub fn locate<O>(
     index: &Index,
     new_files: Vec<IndexedFile>,
     runs: &[&[KeyChange<O>]],
     ranking: &impl Ranking<O>,
-) -> Result<Located<O>> {
-    check_runs(&new_files, runs)?;
-    let first_new = index.files().next();
-    // Stable: changes of one key stay in the order of runs and within them. Sorted runs cost little.
-    let mut all: Vec<&KeyChange<O>> = runs.iter().copied().flatten().collect();
-    all.sort_by_key(|change| change.key);
-    let row_of = |change: &KeyChange<O>| match change.change {
-        Change::Delete => None,
-        Change::Upsert(at) => Some(Location {
-            file: at.file.saturating_add(first_new),
-            ..at
-        }),
-    };
-    let mut located = Located {
-        generation: index.generation(),
-        first_new,
-        new_files,
-        winners: Vec::new(),
-        orders: Vec::new(),
-        superseded: Vec::new(),
-        kept: None,
-        counts: Counts::default(),
-    };
-    let mut newest: Vec<&KeyChange<O>> = Vec::new();
-    for group in all.chunk_by(|one, two| one.key == two.key) {
-        newest.clear();
+    each: impl FnMut(Found<'_, O>),
+) -> Result<Located> {
+    let mut located = Located::begin(index, new_files);
+    located.add(index, runs, ranking, each)?;
+    located.check_complete()?;
+    Ok(located)
+}
+
+fn malformed(what: &str) -> SinkError {
+    SinkError::internal(format!("a key run does not describe its segment: {what}"))
+}
+
+impl Located {
+    /// Begins with no change. Every row of `new_files` belongs to one.
+    pub fn begin(index: &Index, new_files: Vec<IndexedFile>) -> Self {
+        let rows = new_files.iter().map(|file| u64::from(file.rows));
+        Located {
+            generation: index.generation(),
+            first_new: index.files().next(),
+            named: NamedRows::new(rows),
+            new_files,
+            winners: Vec::new(),
+            last: None,
+            awaited: 0,
+            superseded: BTreeMap::new(),
+            kept: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Finds the last change of each key of a piece of the changes, all of whose keys are above those of the
+    /// pieces before, and the row that it had; tells `each` the keys that change and the last order of
+    /// each kind that their changes have.
+    ///
+    /// `runs` come in the order of their segments; a run is sorted by key, and changes of one key are in
+    /// the order in which they arrived. The later of two counts unless `ranking` says that it is older
+    /// than the other.
+    ///
+    /// # Errors
+    ///
+    /// Runs that do not describe the new files.
+    pub fn add<O>(
+        &mut self,
+        index: &Index,
+        runs: &[&[KeyChange<O>]],
+        ranking: &impl Ranking<O>,
+        mut each: impl FnMut(Found<'_, O>),
+    ) -> Result<()> {
+        self.check_runs(runs)?;
+        // Stable: changes of one key stay in the order of runs and within them. Sorted runs cost little.
+        let mut all: Vec<&KeyChange<O>> = runs.iter().copied().flatten().collect();
+        all.sort_by_key(|change| change.key);
+        self.last = all.last().map(|change| change.key).or(self.last);
+        let mut winners = Vec::new();
+        let mut newest: Vec<&KeyChange<O>> = Vec::new();
+        let mut orders: Vec<&O> = Vec::new();
+        for group in all.chunk_by(|one, two| one.key == two.key) {
+            newest.clear();
+            self.fold(group, &mut newest, ranking)?;
+            orders.clear();
+            let ordered = newest.iter().filter(|one| ranking.has_order(&one.order));
+            orders.extend(ordered.map(|one| &one.order));
+            if let Some(winner) = newest.last() {
+                let old = index.get(winner.key);
+                each(Found {
+                    key: winner.key,
+                    change: &winner.order,
+                    orders: &orders,
+                    old,
+                });
+                self.awaited += usize::from(winner.change == Change::Complete);
+                winners.push(Winner {
+                    moved: Moved::of(winner.key, self.row_of(winner)),
+                    old: Packed::of(old),
+                });
+            }
+        }
+        winners.shrink_to_fit();
+        self.winners.push(winners);
+        Ok(())
+    }
+
+    /// Takes the changes of one key in their order: `newest` are those that count, of each kind of orders
+    /// the last, and the one that counts most comes last.
+    fn fold<'c, O>(
+        &mut self,
+        group: &[&'c KeyChange<O>],
+        newest: &mut Vec<&'c KeyChange<O>>,
+        ranking: &impl Ranking<O>,
+    ) -> Result<()> {
         for change in group.iter().copied() {
             let loser = if ranking.is_stale(change.key, &change.order) {
-                located.counts.stale += 1;
+                self.counts.stale += 1;
                 Some(change)
             } else if ranking.is_emptied(&change.order)
                 || newest
                     .iter()
                     .any(|one| ranking.is_older(&change.order, &one.order))
             {
-                located.counts.superseded += 1;
+                self.counts.superseded += 1;
                 Some(change)
             } else {
                 let before = newest.last().copied();
@@ -221,54 +306,106 @@ pub fn locate<O: Clone>(
                     newest.remove(0);
                 }
                 newest.push(change);
-                located.counts.superseded += u64::from(before.is_some());
+                self.counts.superseded += u64::from(before.is_some());
                 before
             };
-            located.superseded.extend(loser.and_then(row_of));
-        }
-        let ordered = newest.iter().filter(|one| ranking.has_order(&one.order));
-        let orders = ordered.map(|one| (one.key, one.order.clone()));
-        located.orders.extend(orders);
-        located.winners.extend(newest.last().map(|winner| Winner {
-            key: winner.key,
-            new: row_of(winner),
-            old: index.get(winner.key),
-        }));
-    }
-    Ok(located)
-}
-
-fn check_runs<O>(new_files: &[IndexedFile], runs: &[&[KeyChange<O>]]) -> Result<()> {
-    let mut named = NamedRows::new(new_files.iter().map(|file| u64::from(file.rows)));
-    for run in runs {
-        if !run.is_sorted_by_key(|change| change.key) {
-            return Err(malformed("it is not in order"));
-        }
-        for change in *run {
-            let Change::Upsert(at) = change.change else {
-                continue;
-            };
-            if !named.name(at) {
-                return Err(malformed(
-                    "it names a row that no new file has, or one twice",
-                ));
+            if let Some(row) = loser.and_then(|loser| self.row_of(loser)) {
+                let rows = self.superseded.entry(row.file).or_default();
+                rows.insert(row.row.into())?;
             }
         }
+        Ok(())
     }
-    match named.is_complete() {
-        true => Ok(()),
-        false => Err(malformed("a new file has rows without a key")),
+
+    /// Returns the new row of a change, by its number in the index to come.
+    fn row_of<O>(&self, change: &KeyChange<O>) -> Option<Location> {
+        match change.change {
+            Change::Delete | Change::Complete => None,
+            Change::Upsert(at) => Some(Location {
+                file: at.file.saturating_add(self.first_new),
+                ..at
+            }),
+        }
     }
-}
 
-fn malformed(what: &str) -> SinkError {
-    SinkError::internal(format!("a key run does not describe its segment: {what}"))
-}
+    fn check_runs<O>(&mut self, runs: &[&[KeyChange<O>]]) -> Result<()> {
+        for run in runs {
+            let first = run.first().map(|change| change.key);
+            let follows = first.is_none() || self.last.is_none() || first > self.last;
+            if !follows || !run.is_sorted_by_key(|change| change.key) {
+                return Err(malformed("it is not in order"));
+            }
+            for change in *run {
+                let Change::Upsert(at) = change.change else {
+                    continue;
+                };
+                if !self.named.name(at) {
+                    return Err(malformed(
+                        "it names a row that no new file has, or one twice",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
 
-impl<O> Located<O> {
-    /// Returns the last order of each kind that the changes of a key have.
-    pub fn orders(&self) -> impl Iterator<Item = (KeyNumber, &O)> {
-        self.orders.iter().map(|(key, order)| (*key, order))
+    fn check_complete(&self) -> Result<()> {
+        match self.named.is_complete() {
+            true => Ok(()),
+            false => Err(malformed("a new file has rows without a key")),
+        }
+    }
+
+    /// Returns about how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let winners = self.winners.iter().map(Vec::capacity).sum::<usize>();
+        let superseded = self.superseded.values().map(DeletionVector::memory_bytes);
+        let kept = self.kept.as_ref().map_or(0, BTreeSet::len);
+        winners * size_of::<Winner>()
+            + superseded.sum::<usize>()
+            + kept * 2 * size_of::<Location>()
+            + self
+                .new_files
+                .iter()
+                .map(IndexedFile::memory_bytes)
+                .sum::<usize>()
+    }
+
+    /// Takes in the rows that were made, in `files`, which come behind the commit's other new files. A key
+    /// that none was made for has no row afterwards.
+    ///
+    /// # Errors
+    ///
+    /// A row is of no key whose row was to be made, or there are too many files.
+    pub fn complete(
+        &mut self,
+        files: Vec<IndexedFile>,
+        rows: &BTreeMap<KeyNumber, Location>,
+    ) -> Result<()> {
+        let first = u32::try_from(self.new_files.len()).ok();
+        let first = first.and_then(|count| self.first_new.checked_add(count));
+        let first = first.ok_or_else(|| SinkError::internal("a commit has too many files"))?;
+        let mut made = 0;
+        for winner in self.winners.iter_mut().flatten() {
+            let (key, new) = winner.moved.entry();
+            let Some(at) = rows.get(&key).filter(|_| new.is_none()) else {
+                continue;
+            };
+            let at = Location {
+                file: at.file.saturating_add(first),
+                ..*at
+            };
+            winner.moved = Moved::of(key, Some(at));
+            made += 1;
+        }
+        let total: u64 = files.iter().map(|file| u64::from(file.rows)).sum();
+        let fits = made == rows.len() && made <= self.awaited;
+        if !fits || u64::try_from(made) != Ok(total) {
+            return Err(SinkError::internal("a row was made that no key waits for"));
+        }
+        self.awaited = 0;
+        self.new_files.extend(files);
+        Ok(())
     }
 
     /// Empties the table before the changes: all its rows go but those at `kept`.
@@ -279,7 +416,8 @@ impl<O> Located<O> {
 
     /// Returns the files of the table whose deletion vectors are needed.
     pub fn files(&self) -> BTreeSet<u32> {
-        let old = self.winners.iter().filter_map(|winner| winner.old);
+        let old = self.winners.iter().flatten();
+        let old = old.filter_map(|winner| winner.old.location());
         let kept = self.kept.iter().flatten().copied();
         old.chain(kept).map(|row| row.file).collect()
     }
@@ -289,47 +427,50 @@ impl<O> Located<O> {
     ///
     /// # Errors
     ///
-    /// The index does not fit the files.
+    /// The index does not fit the files, or new files have rows of no change.
     pub fn resolve<'v>(
         self,
         index: &Index,
         vector_of: impl Fn(u32) -> Option<&'v DeletionVector>,
     ) -> Result<Resolution> {
+        self.check_complete()?;
         if self.generation != index.generation() {
             return Err(SinkError::internal(
                 "an index changed while a commit was resolved",
             ));
         }
+        if self.awaited > 0 {
+            return Err(SinkError::internal("a row of a commit was not made"));
+        }
         let mut counts = self.counts;
-        let mut rows: BTreeMap<u32, DeletionVector> = BTreeMap::new();
+        let mut rows = self.superseded;
         let mut delete = |row: Location| rows.entry(row.file).or_default().insert(row.row.into());
         let mut changes = Vec::with_capacity(self.winners.len());
-        let mut left: BTreeMap<u32, u32> = BTreeMap::new();
-        for Winner { key, new, old } in self.winners {
-            // A row that somebody deleted is not there, whatever the index remembers.
-            let live = old.filter(|old| {
-                let vector = vector_of(old.file);
-                let is_gone = vector.is_some_and(|vector| vector.contains(u64::from(old.row)));
-                !is_gone || !enforced(Rule::LiveRow)
-            });
-            if let Some(live) = live {
-                delete(live)?;
+        // Part by part, so that each goes as soon as it was seen.
+        for part in self.winners {
+            let mut moved = Vec::with_capacity(part.len());
+            for winner in part {
+                let (old, (_, new)) = (winner.old.location(), winner.moved.entry());
+                // A row that somebody deleted is not there, whatever the index remembers.
+                let live = old.filter(|old| {
+                    let vector = vector_of(old.file);
+                    let is_gone = vector.is_some_and(|vector| vector.contains(u64::from(old.row)));
+                    !is_gone || !enforced(Rule::LiveRow)
+                });
+                if let Some(live) = live {
+                    delete(live)?;
+                }
+                match (new, live) {
+                    (Some(_), None) => counts.inserted += 1,
+                    (Some(_), Some(_)) => counts.updated += 1,
+                    (None, Some(_)) => counts.deleted += 1,
+                    (None, None) => counts.missing += 1,
+                }
+                if new.is_some() || old.is_some() {
+                    moved.push(winner.moved);
+                }
             }
-            match (new, live) {
-                (Some(_), None) => counts.inserted += 1,
-                (Some(_), Some(_)) => counts.updated += 1,
-                (None, Some(_)) => counts.deleted += 1,
-                (None, None) => counts.missing += 1,
-            }
-            if let Some(old) = old {
-                *left.entry(old.file).or_default() += 1;
-            }
-            if new.is_some() || old.is_some() {
-                changes.push((key, new));
-            }
-        }
-        for row in self.superseded {
-            delete(row)?;
+            changes.push(moved);
         }
         let mut made = Resolution {
             deletes: BTreeMap::new(),
@@ -342,7 +483,6 @@ impl<O> Located<O> {
                 added: self.new_files,
                 dropped: Vec::new(),
                 changes,
-                left,
             },
         };
         if let Some(kept) = self.kept {

@@ -1,7 +1,5 @@
 //! Sections are read as they were written, and damage is found.
 
-use std::collections::BTreeMap;
-
 use uuid::Uuid;
 
 use super::*;
@@ -22,7 +20,7 @@ fn stored() -> (Index, Vec<u8>, Vec<Bytes>) {
             })
             .collect();
         changes.sort();
-        index.put(&changes, &BTreeMap::new()).unwrap();
+        index.put(&changes).unwrap();
     }
     files_section(&index).unwrap();
     index.drop_file(2).unwrap();
@@ -60,7 +58,7 @@ fn an_index_is_read_as_it_was_written() {
     let mut mapped = load(&files, &shards, Keep::Mapped).unwrap();
     let (key, _) = index.iter().nth(77).unwrap();
     let to = Location { file: 0, row: 5 };
-    mapped.put(&[(key, Some(to))], &BTreeMap::new()).unwrap();
+    mapped.put(&[(key, Some(to))]).unwrap();
     assert_eq!(mapped.get(key), Some(to));
     assert_eq!(files_section(&mapped).unwrap(), files);
     assert!(
@@ -70,6 +68,7 @@ fn an_index_is_read_as_it_was_written() {
 }
 
 // Promise: A stored primary-key index with any wrong bit, a part missing, twice, or of another index is not used.
+// Case: 50
 #[test]
 fn damage_of_a_stored_index_is_found() {
     let (_, files, shards) = stored();

@@ -40,39 +40,114 @@ pub struct Delta {
     pub(super) added: Vec<IndexedFile>,
     /// Files that are gone.
     pub(super) dropped: Vec<u32>,
-    /// Keys and their new places, in order, each key once.
-    pub(super) changes: Vec<(KeyNumber, Option<Location>)>,
-    /// How many of these keys lay in each file before.
-    pub(super) left: BTreeMap<u32, u32>,
+    /// Keys and their new places, in order, each key once; in parts, as they were found.
+    pub(super) changes: Vec<Vec<Moved>>,
+}
+
+/// A key and its new place in few bytes, for a commit may have millions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Moved {
+    key: [u32; 3],
+    to: Packed,
+}
+
+/// A place, or none, in 8 bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Packed([u32; 2]);
+
+/// The number that no file has (see [`Files::add`]).
+const NO_FILE: u32 = u32::MAX;
+
+impl Packed {
+    pub(super) fn of(location: Option<Location>) -> Self {
+        let place = location.map_or([NO_FILE, 0], |at| [at.file, at.row]);
+        Packed(place)
+    }
+
+    pub(super) fn location(self) -> Option<Location> {
+        let [file, row] = self.0;
+        (file != NO_FILE).then_some(Location { file, row })
+    }
+}
+
+impl Moved {
+    pub(super) fn of(key: KeyNumber, to: Option<Location>) -> Self {
+        // A key has 96 bits at most.
+        let word = |by: u32| (key.0 >> by) as u32;
+        Moved {
+            key: [word(64), word(32), word(0)],
+            to: Packed::of(to),
+        }
+    }
+
+    pub(super) fn entry(&self) -> (KeyNumber, Option<Location>) {
+        let key = self.key.iter();
+        let key = key.fold(0u128, |key, word| (key << 32) | u128::from(*word));
+        (KeyNumber(key), self.to.location())
+    }
 }
 
 impl Delta {
     /// Returns the number of keys that change.
     pub fn len(&self) -> usize {
-        self.changes.len()
+        self.changes.iter().map(Vec::len).sum()
     }
 
     /// Returns whether no key changes.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.len() == 0
+    }
+
+    /// Returns the files that are gone.
+    pub fn dropped(&self) -> &[u32] {
+        &self.dropped
+    }
+
+    /// Returns the bytes of memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let changes = self.changes.iter().map(Vec::capacity).sum::<usize>();
+        changes * size_of::<Moved>()
+            + self
+                .added
+                .iter()
+                .map(IndexedFile::memory_bytes)
+                .sum::<usize>()
     }
 }
 
-/// Checks that an index of `needed` bytes may be there when `allowed` are.
+/// The code of an index for which there is no memory.
+pub const INDEX_TOO_LARGE: &str = "INDEX_TOO_LARGE";
+
+/// The bytes that an index may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowed {
+    /// Now.
+    pub now: u64,
+    /// Once others have given back what they need not have.
+    pub ever: u64,
+}
+
+/// Checks that an index of `needed` bytes may be there.
 ///
 /// # Errors
 ///
-/// `INDEX_TOO_LARGE` with both.
-pub fn check_bytes(needed: usize, allowed: usize) -> Result<()> {
-    match needed > allowed {
-        false => Ok(()),
-        true => Err(SinkError::fatal(
-            "INDEX_TOO_LARGE",
-            "the primary-key index of a table does not fit its memory; give the task more memory or fewer tables with changes",
-        )
-        .with("bytes", needed)
-        .with("allowed", allowed)),
+/// `INDEX_TOO_LARGE` when it may never be, `INDEX_WAITS_FOR_MEMORY` (retriable) when others have what it
+/// needs, both with the numbers.
+pub fn check_bytes(needed: u64, allowed: Allowed) -> Result<()> {
+    if needed <= allowed.now {
+        return Ok(());
     }
+    let error = match needed > allowed.ever {
+        true => SinkError::fatal(
+            "INDEX_TOO_LARGE",
+            "the primary-key index of a table needs more memory than the process has for it: set `frazil.memory.max.bytes` higher by what is missing (and the container's memory by twice that), or have fewer tables with changes on one worker",
+        ),
+        false => SinkError::retriable(
+            "INDEX_WAITS_FOR_MEMORY",
+            "the primary-key index of a table waits for memory that tasks hold; they give it back",
+        ),
+    };
+    Err(error.with("bytes", needed).with("allowed", allowed.ever))
 }
 
 /// Rows that a compaction moved: for each file that it replaced, where its rows are now.
@@ -133,21 +208,13 @@ impl Index {
     }
 
     pub(super) fn of(form: KeyForm, shards: Vec<Shard>, files: Files) -> Self {
-        let mut index = Index {
+        Index {
             form,
             shards,
             files,
             generation: 0,
             shard_keys_max: INDEX_SHARD_KEYS_MAX,
-        };
-        let mut keys: BTreeMap<u32, u32> = BTreeMap::new();
-        for (_, at) in index.iter() {
-            *keys.entry(at.file).or_default() += 1;
         }
-        for (file, keys) in keys {
-            index.files.come(file, keys);
-        }
-        index
     }
 
     /// Cuts shards that have more keys than this.
@@ -207,11 +274,6 @@ impl Index {
         keys.filter(|(_, found)| self.files.get(found.file).is_some())
     }
 
-    /// Returns the number of keys whose file is live. One whose row somebody else has deleted is counted.
-    pub fn keys(&self) -> u64 {
-        self.files.keys()
-    }
-
     /// Returns the number of entries, those of dropped files included.
     pub fn entries(&self) -> usize {
         self.shards.iter().map(Shard::len).sum()
@@ -227,23 +289,36 @@ impl Index {
         }
     }
 
-    /// Checks that the index may take the keys of `delta` and stay within `bytes_max` on the heap, the
-    /// rewriting of its largest shard included.
-    ///
-    /// # Errors
-    ///
-    /// `INDEX_TOO_LARGE` with the bytes that are needed.
-    pub fn check_room(&self, delta: &Delta, bytes_max: usize) -> Result<()> {
+    /// Returns about how many bytes an index of this form takes on the heap that has `keys` keys in `files`
+    /// files of at most `rows_max` rows, the rewriting of its largest shard included.
+    pub fn bytes_for(form: KeyForm, keys: u64, files: u64, rows_max: u64) -> u64 {
+        let width = |value: u64| u64::from(64 - value.leading_zeros());
+        // A bucket has 16 to 32 keys, and each of them an entry of 4 bytes in the directory.
+        let buckets = keys / 24;
+        let rest = u64::from(form.bits()).saturating_sub(width(buckets));
+        let entry_bits = rest + width(files) + width(rows_max);
+        let bytes = |keys: u64| keys.saturating_mul(entry_bits) / 8 + keys / 6;
+        let recent = bytes(keys) / 16;
+        let shard = bytes(keys.min(INDEX_SHARD_KEYS_MAX as u64));
+        bytes(keys).saturating_add(recent).saturating_add(shard)
+    }
+
+    /// Returns how many entries are of files that are gone.
+    pub fn dead_entries(&self) -> usize {
+        let all = self.shards.iter().flat_map(Shard::iter);
+        all.filter(|(_, found)| self.files.get(found.file).is_none())
+            .count()
+    }
+
+    /// Returns the bytes that the index needs on the heap to take the keys of `delta`, the rewriting of its
+    /// largest shard included.
+    pub fn bytes_with(&self, delta: &Delta) -> u64 {
         let entry_bytes = (self.form.bits() as usize).div_ceil(8) + 8;
         let largest = self.shards.iter().map(|shard| shard.len() * entry_bytes);
         let largest = largest.max().unwrap_or_default();
         let new = delta.len().saturating_mul(entry_bytes);
-        let needed = self
-            .memory()
-            .heap
-            .saturating_add(largest)
-            .saturating_add(new);
-        check_bytes(needed, bytes_max)
+        let needed = self.memory().heap.saturating_add(largest);
+        needed.saturating_add(new) as u64
     }
 
     /// Adds a file, whose keys a [catch-up](super::catch_up) brings.
@@ -275,25 +350,24 @@ impl Index {
         for number in delta.dropped {
             self.files.remove(number);
         }
-        self.put(&delta.changes, &delta.left)
+        self.generation += 1;
+        let mut part = Vec::new();
+        for changes in delta.changes {
+            part.clear();
+            part.extend(changes.iter().map(Moved::entry));
+            self.put_part(&part)?;
+        }
+        self.grow()
     }
 
-    /// Puts keys, in order and each once, at their places. `left` says how many of them lay in each file
-    /// before.
-    pub(super) fn put(
-        &mut self,
-        changes: &[(KeyNumber, Option<Location>)],
-        left: &BTreeMap<u32, u32>,
-    ) -> Result<()> {
+    /// Puts keys, in order and each once, at their places.
+    pub(super) fn put(&mut self, changes: &[(KeyNumber, Option<Location>)]) -> Result<()> {
         self.generation += 1;
-        for (file, keys) in left {
-            self.files.leave(*file, *keys);
-        }
-        for (_, to) in changes {
-            if let Some(to) = to {
-                self.files.come(to.file, 1);
-            }
-        }
+        self.put_part(changes)?;
+        self.grow()
+    }
+
+    fn put_part(&mut self, changes: &[(KeyNumber, Option<Location>)]) -> Result<()> {
         let (rest_bits, highest) = (self.rest_bits(), self.files.highest());
         let mut part: Vec<Entry> = Vec::new();
         for chunk in changes.chunk_by(|one, two| one.0.0 >> rest_bits == two.0.0 >> rest_bits) {
@@ -305,7 +379,7 @@ impl Index {
             part.extend(chunk.iter().map(|(key, to)| (rest(key), *to)));
             shard.apply(&part, highest)?;
         }
-        self.grow()
+        Ok(())
     }
 
     /// Cuts all shards in two while one has too many keys.
@@ -328,19 +402,9 @@ impl Index {
     /// Follows a compaction whose new files were added: keys point to where their rows are now, and
     /// the replaced files are dropped.
     pub fn remap(&mut self, moves: &Moves) -> Result<()> {
-        let mut come: BTreeMap<u32, u32> = BTreeMap::new();
-        self.rewrite(self.files.highest(), |location| {
-            let to = moves.of(location)?;
-            if to != location {
-                *come.entry(to.file).or_default() += 1;
-            }
-            Some(to)
-        })?;
+        self.rewrite(self.files.highest(), |location| moves.of(location))?;
         for number in moves.spans.keys() {
             self.files.remove(*number);
-        }
-        for (file, keys) in come {
-            self.files.come(file, keys);
         }
         Ok(())
     }
@@ -359,11 +423,11 @@ impl Index {
     fn rewrite(
         &mut self,
         highest: Location,
-        mut moved: impl FnMut(Location) -> Option<Location>,
+        moved: impl Fn(Location) -> Option<Location>,
     ) -> Result<()> {
         self.generation += 1;
         for shard in &mut self.shards {
-            shard.rewrite(highest, &mut moved)?;
+            shard.rewrite(highest, &moved)?;
         }
         Ok(())
     }

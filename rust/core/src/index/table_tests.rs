@@ -61,7 +61,7 @@ proptest! {
                     None => model.remove(key),
                 };
             }
-            index.put(&changes, &BTreeMap::new()).unwrap();
+            index.put(&changes).unwrap();
             if number == drop_at {
                 let first = index.files().iter().next().map(|(number, _)| number).unwrap();
                 index.drop_file(first);
@@ -80,6 +80,7 @@ proptest! {
     }
 }
 
+// Case: 43
 #[test]
 fn rows_that_moved_are_found_where_they_are() {
     let mut index = Index::new(KeyForm::Exact);
@@ -96,7 +97,7 @@ fn rows_that_moved_are_found_where_they_are() {
         .chain(rows(stays, 20))
         .collect();
     changes.sort();
-    index.put(&changes, &BTreeMap::new()).unwrap();
+    index.put(&changes).unwrap();
     let new = index.add_file(file(3, 15)).unwrap();
     let span = |row, count, to| Span {
         row,
@@ -131,8 +132,7 @@ fn a_delta_belongs_to_one_state() {
         generation: index.generation(),
         added: vec![file(0, 1)],
         dropped: vec![],
-        changes: vec![(key(1), Some(at(0, 0)))],
-        left: BTreeMap::new(),
+        changes: vec![vec![Moved::of(key(1), Some(at(0, 0)))]],
     };
     index.apply(delta.clone()).unwrap();
     assert_eq!(index.get(key(1)), Some(at(0, 0)));
@@ -149,28 +149,32 @@ fn an_index_that_would_not_fit_is_refused_before_the_commit() {
         .map(|row| (key(row.into()), Some(at(0, row))))
         .collect();
     changes.sort();
+    let changes = changes.into_iter();
+    let changes: Vec<_> = changes.map(|(key, to)| Moved::of(key, to)).collect();
     let delta = Delta {
         generation: index.generation(),
         added: vec![],
         dropped: vec![],
-        changes,
-        left: BTreeMap::new(),
+        changes: vec![changes],
     };
-    let error = index.check_room(&delta, 1 << 20).unwrap_err();
+    let allowed = |now, ever| Allowed { now, ever };
+    let needed = index.bytes_with(&delta);
+    let error = check_bytes(needed, allowed(1 << 20, 1 << 20)).unwrap_err();
     assert_eq!(error.code(), "INDEX_TOO_LARGE");
-    index.check_room(&delta, 4 << 20).unwrap();
+    let error = check_bytes(needed, allowed(1 << 20, 4 << 20)).unwrap_err();
+    assert_eq!(error.code(), "INDEX_WAITS_FOR_MEMORY");
+    check_bytes(needed, allowed(4 << 20, 4 << 20)).unwrap();
     index.apply(delta).unwrap();
     let none = Delta {
         generation: index.generation(),
         added: vec![],
         dropped: vec![],
         changes: vec![],
-        left: BTreeMap::new(),
     };
     let memory = index.memory().heap;
     assert!(memory < 1_100_000, "{memory}");
-    assert_eq!(
-        index.check_room(&none, memory).unwrap_err().code(),
-        "INDEX_TOO_LARGE"
-    );
+    assert!(index.bytes_with(&none) > memory as u64);
+    let expected = Index::bytes_for(KeyForm::Exact, 100_000, 1, 100_000);
+    let near = expected / 4..expected;
+    assert!(near.contains(&(memory as u64)), "{memory} of {expected}");
 }

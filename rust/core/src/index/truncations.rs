@@ -25,46 +25,79 @@ pub struct Unsure {
 }
 
 /// A truncation: the place of its segment, its partition and its order.
-type Truncation<'a> = (usize, &'a TopicPartition, Option<Order<'a>>);
+#[derive(Debug)]
+struct Truncation {
+    segment: usize,
+    partition: TopicPartition,
+    order: Option<Box<[u8]>>,
+}
 
-/// Finds a truncation among the changes `parts` of a commit's segments that cannot be applied to a table with
-/// changes of the partitions `of_table`.
-pub fn find_unsure(
-    parts: &[SegmentChanges<'_>],
-    known: &KnownOrders,
-    mut of_table: impl Iterator<Item = TopicPartition>,
-) -> Option<Unsure> {
-    if !enforced(Rule::TruncationSure) {
-        return None;
-    }
-    let truncations = truncations(parts, known);
-    let (first, own, _) = *truncations.first()?;
-    let unsure = |segment, partition: &TopicPartition, other: &TopicPartition| Unsure {
-        segment,
-        partition: partition.clone(),
-        other: other.clone(),
-    };
-    if let Some(other) = of_table.find(|partition| partition != own) {
-        return Some(unsure(first, own, &other));
-    }
-    truncations.iter().find_map(|(place, partition, order)| {
-        if *partition != own {
-            return Some(unsure(*place, partition, own));
+/// The truncations of a commit, whose changes come piece by piece.
+#[derive(Debug)]
+pub struct Truncations(Vec<Truncation>);
+
+impl Truncations {
+    /// Finds them in the first piece of the changes `parts` of a commit's segments.
+    ///
+    /// # Errors
+    ///
+    /// One that cannot be applied to a table with changes of the partitions `of_table`.
+    pub fn begin(
+        parts: &[SegmentChanges<'_>],
+        known: &KnownOrders,
+        mut of_table: impl Iterator<Item = TopicPartition>,
+    ) -> Result<Self, Unsure> {
+        let all = truncations(parts, known);
+        let first = all.first().filter(|_| enforced(Rule::TruncationSure));
+        let Some(first) = first else {
+            return Ok(Truncations(all));
+        };
+        if let Some(other) = of_table.find(|partition| *partition != first.partition) {
+            return Err(first.unsure(&other));
         }
-        let other = parts.iter().find_map(|part| {
-            part.run.changes().iter().find_map(|change| {
-                let from = partition_of(part, change)?;
-                let theirs = || part.run.order(change);
-                (from != own && !is_placed(theirs(), *order)).then_some(from)
-            })
-        });
-        Some(unsure(*place, partition, other?))
-    })
+        match all.iter().find(|one| one.partition != first.partition) {
+            Some(other) => Err(other.unsure(&first.partition)),
+            None => Ok(Truncations(all)),
+        }
+    }
+
+    /// Checks a piece of the changes.
+    ///
+    /// # Errors
+    ///
+    /// A truncation that cannot be applied with these changes.
+    pub fn check(&self, parts: &[SegmentChanges<'_>]) -> Result<(), Unsure> {
+        for one in &self.0 {
+            let order = one.order.as_deref().map(Order::of);
+            let other = parts.iter().find_map(|part| {
+                part.run.changes().iter().find_map(|change| {
+                    let from = partition_of(part, change)?;
+                    let is_unsure =
+                        || *from != one.partition && !is_placed(part.run.order(change), order);
+                    is_unsure().then_some(from)
+                })
+            });
+            if let Some(other) = other {
+                return Err(one.unsure(other));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Truncation {
+    fn unsure(&self, other: &TopicPartition) -> Unsure {
+        Unsure {
+            segment: self.segment,
+            partition: self.partition.clone(),
+            other: other.clone(),
+        }
+    }
 }
 
 /// Finds the truncations that are not known: they have no key, and so stand before the changes of the
 /// first.
-fn truncations<'a>(parts: &'a [SegmentChanges<'a>], known: &KnownOrders) -> Vec<Truncation<'a>> {
+fn truncations(parts: &[SegmentChanges<'_>], known: &KnownOrders) -> Vec<Truncation> {
     let mut found = Vec::new();
     for (place, part) in parts.iter().enumerate() {
         let changes = part.run.changes().iter();
@@ -73,7 +106,11 @@ fn truncations<'a>(parts: &'a [SegmentChanges<'a>], known: &KnownOrders) -> Vec<
             let order = part.run.order(change);
             let is_known = order.is_some_and(|order| known.knows_truncation(order));
             if let (false, Some(partition)) = (is_known, partition_of(part, change)) {
-                found.push((place, partition, order));
+                found.push(Truncation {
+                    segment: place,
+                    partition: partition.clone(),
+                    order: order.map(|order| Box::from(order.bytes())),
+                });
             }
         }
     }

@@ -8,7 +8,7 @@ use super::identifier::key_plan;
 use super::{column_missing, find, may_come};
 use crate::change::ChangePlan;
 use crate::change::plan::key_missing;
-use crate::config::TableConfig;
+use crate::config::{TableConfig, engines};
 use crate::error::{Result, SinkError};
 use crate::schema::names::Aliases;
 
@@ -36,7 +36,7 @@ pub fn change_plan(metadata: &TableMetadata, config: &TableConfig) -> Result<Opt
 ///
 /// # Errors
 ///
-/// As [`change_plan`]; `CHANGE_MODE_UNSUPPORTED`, `ORDER_COLUMN_MISSING`.
+/// As [`change_plan`]; `CHANGE_MODE_UNSUPPORTED`, `ENGINE_READS_NO_DELETES`, `ORDER_COLUMN_MISSING`.
 pub fn check(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
     let Some(plan) = change_plan(metadata, config)? else {
         return Ok(());
@@ -51,6 +51,7 @@ pub fn check(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
             ));
         }
     }
+    engines::check(&config.engines, metadata.format_version() as u8)?;
     check_modes(config, metadata.properties())
 }
 
@@ -59,7 +60,7 @@ pub fn check(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `CHANGE_KEY_MISSING`, `CHANGE_MODE_UNSUPPORTED`.
+/// `CHANGE_KEY_MISSING`, `CHANGE_MODE_UNSUPPORTED`, `ENGINE_READS_NO_DELETES`.
 pub fn check_new(config: &TableConfig) -> Result<()> {
     if config.changes.is_none() {
         return Ok(());
@@ -67,6 +68,8 @@ pub fn check_new(config: &TableConfig) -> Result<()> {
     if config.id_columns.is_empty() {
         return Err(key_missing());
     }
+    let version = if config.creates_v3() { 3 } else { 2 };
+    engines::check(&config.engines, version)?;
     check_modes(config, &config.auto_create_props)
 }
 

@@ -17,6 +17,7 @@ pub fn type_of_column(column: &MetadataColumn) -> Type {
         MetadataSource::Partition => PrimitiveType::Int,
         MetadataSource::Offset => PrimitiveType::Long,
         MetadataSource::Timestamp => PrimitiveType::Timestamptz,
+        MetadataSource::Deleted => PrimitiveType::Boolean,
         MetadataSource::Key | MetadataSource::KeyField(_) => {
             let decided = column.field_type.clone();
             return decided.unwrap_or(Type::Primitive(PrimitiveType::String));
@@ -30,7 +31,10 @@ pub fn type_of_column(column: &MetadataColumn) -> Type {
 pub fn field(column: &MetadataColumn, required: bool) -> NestedFieldRef {
     let always = matches!(
         column.source,
-        MetadataSource::Topic | MetadataSource::Partition | MetadataSource::Offset
+        MetadataSource::Topic
+            | MetadataSource::Partition
+            | MetadataSource::Offset
+            | MetadataSource::Deleted
     );
     let field_type = type_of_column(column);
     Arc::new(NestedField::new(

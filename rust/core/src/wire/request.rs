@@ -42,6 +42,8 @@ pub enum Request {
         /// What was read since the last request, in the order of the topic.
         records: Vec<ChannelRecord>,
     },
+    /// What is there to show of the task? The only request that another thread may send.
+    Metrics,
 }
 
 /// One record of the control topic, whoever wrote it.
@@ -98,6 +100,7 @@ impl Request {
                 Request::TopicIds((0..count).map(topic).collect::<Result<_>>()?)
             }
             7 => channel(&mut reader)?,
+            11 => Request::Metrics,
             _ => return Err(reader.corrupt("request kind is unknown")),
         };
         reader.finish()?;

@@ -591,6 +591,7 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::Cancel => (6, None),
         Request::AlterOffsets(_) => (8, None),
         Request::Epoch => (9, None),
+        Request::Metrics => (11, None),
         Request::TopicIds(_) => (10, None),
         Request::Channel { .. } => (7, None),
     };

@@ -310,6 +310,7 @@ fn requests_read_back() {
         Request::AlterOffsets(vec![(partition(3), Some(9)), (partition(4), None)]),
         Request::AlterOffsets(vec![]),
         Request::Epoch,
+        Request::Metrics,
         Request::TopicIds(vec![("t".into(), uuid::Uuid::from_u128(7))]),
         Request::Channel {
             leader: true,

@@ -27,6 +27,7 @@ use super::wait::Cancel;
 use crate::catalog::{Catalog, LoadedTable};
 use crate::failpoint;
 use crate::memory::Memory;
+use crate::metrics::TableMetrics;
 
 /// Attempts in a row of a commit of changes that cannot be built, such as when the files of the table
 /// contradict its manifests, before it counts as refused: a few minutes.
@@ -71,6 +72,7 @@ impl Default for CommitSettings {
 
 impl CommitSettings {
     pub(super) fn limits(&self) -> CommitLimits {
+        let limits = CommitLimits::default();
         let ms = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         CommitLimits {
             conflicts_max: self.conflicts_max,
@@ -79,6 +81,7 @@ impl CommitSettings {
             unknown_pause_min_ms: ms(self.unknown_pause_min),
             unknown_pause_max_ms: ms(self.unknown_pause_max),
             unbuilt_max: None,
+            changes_max: limits.changes_max,
             one_owner: self.one_owner,
             rollback: self.rollback,
             state_location: self.state_location,
@@ -98,6 +101,7 @@ pub struct TableCommitter {
     pub(super) merge_pause: MergePause,
     /// What its merges draw from.
     pub(super) memory: Arc<Memory>,
+    pub(super) metrics: Arc<TableMetrics>,
     /// The manifest list of the last commit.
     pub(super) list: KeptList,
     /// Manifests that need not be looked for.
@@ -140,6 +144,7 @@ impl TableCommitter {
             looks: Looks::default(),
             merge_pause: MergePause::default(),
             memory: Memory::of_process(),
+            metrics: TableMetrics::detached(),
             list: Lists::default().of_a_table(),
             seen: Seen::default(),
             turn: tokio::sync::Mutex::new(()),
@@ -155,13 +160,26 @@ impl TableCommitter {
     /// one of its writer: another process that commits too is an error.
     #[must_use]
     pub fn with_changes(mut self, table: ChangedTable, memory: Arc<Memory>) -> Self {
-        self.changes = Some(Changes::new(table, memory));
+        let metrics = Arc::clone(&self.metrics);
+        self.changes = Some(Changes::new(table, memory, metrics));
         self
     }
 
     /// Tells whether records change the table's rows.
     pub(crate) fn has_changes(&self) -> bool {
         self.changes.is_some()
+    }
+
+    /// Counts what it does there. To be called before [`with_changes`](Self::with_changes).
+    #[must_use]
+    pub(crate) fn with_metrics(mut self, metrics: Arc<TableMetrics>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Returns where it counts.
+    pub(crate) fn metrics(&self) -> &Arc<TableMetrics> {
+        &self.metrics
     }
 
     /// Sets the id of the process, which each commit leaves in the table.
@@ -241,6 +259,15 @@ impl TableCommitter {
         &self.looks
     }
 
+    /// Returns what became of the index of a table with changes so far.
+    #[cfg(test)]
+    pub(super) async fn index_counts(&self) -> super::changed::IndexCounts {
+        match &self.changes {
+            Some(changes) => changes.index_counts().await,
+            None => super::changed::IndexCounts::default(),
+        }
+    }
+
     /// Gives it another pool of memory than the process's.
     #[cfg(test)]
     #[must_use]
@@ -307,6 +334,9 @@ impl TableCommitter {
         *lock(&self.watch) = OwnerWatch::default();
         // Others have changed the table since.
         lock(&self.trust).learn(Some(Remembered::Stale));
+        if let Some(changes) = &self.changes {
+            changes.take_over();
+        }
     }
 
     /// Ends the term: another process commits from now on, and keeps an index of its own.
@@ -318,7 +348,8 @@ impl TableCommitter {
 
     pub(super) fn limits(&self) -> CommitLimits {
         let mut limits = self.settings.limits();
-        if self.changes.is_some() {
+        if let Some(changes) = &self.changes {
+            limits.changes_max = changes.changes_max();
             limits.one_owner = true;
             limits.unbuilt_max = Some(UNBUILT_MAX);
         }

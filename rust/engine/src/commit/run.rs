@@ -2,7 +2,7 @@
 //! at manifests, builds and submits the request, and waits. It decides nothing.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use frazil_core::commit::action::{
@@ -12,13 +12,14 @@ use frazil_core::commit::anchor::Anchor;
 use frazil_core::commit::attempt::CommitMachine;
 use frazil_core::commit::location::Keep;
 use frazil_core::commit::outcome::SegmentOutcome;
-use frazil_core::commit::plan::{self, Attempt, CommitIdentity, CommitPlan};
+use frazil_core::commit::plan::{self, Attempt, Base, CommitIdentity, CommitPlan};
 use frazil_core::commit::state::WriterState;
 use frazil_core::commit::summary::FileChanges;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::commit::view::TableView;
-use frazil_core::control::segment::Segment;
+use frazil_core::control::segment::{FileCounts, Segment};
 use frazil_core::limits::MANIFEST_TABLE_TURNS;
+use frazil_core::metrics::TableMetric;
 use frazil_core::{Result, SinkError};
 use futures::StreamExt;
 use iceberg::spec::ManifestFile;
@@ -34,6 +35,7 @@ use super::merge::{Merger, Place};
 use super::wait::Random;
 use crate::catalog::{CommitOutcome, LoadedTable, TableCommit};
 use crate::failpoint;
+use crate::metrics::{CommitEvent, Phases};
 use crate::storage::{TableStorage, store_error};
 
 impl TableView for LoadedTable {
@@ -77,6 +79,29 @@ pub(super) struct Run<'a> {
     written: Option<(String, Bytes)>,
     /// What was read of segments with changes, by their indexes.
     changes: BTreeMap<usize, SegmentChanges>,
+    course: Course,
+}
+
+/// What there is to tell of a commit, as far as it has come.
+#[derive(Default)]
+struct Course {
+    phases: Phases,
+    /// When the commit began that is told next.
+    begun: Option<Instant>,
+    /// What the last attempt would add, and how far the table would be true.
+    added: FileCounts,
+    valid_through_ms: Option<i64>,
+}
+
+impl Course {
+    /// An attempt is built that leaves `state` behind.
+    fn builds(&mut self, files: Option<&FileChanges>, segments: &[&Segment], state: &WriterState) {
+        self.added = match files {
+            Some(files) => files.added,
+            None => FileChanges::of_segments(segments).added,
+        };
+        self.valid_through_ms = state.valid_through_ms();
+    }
 }
 
 impl<'a> Run<'a> {
@@ -96,24 +121,34 @@ impl<'a> Run<'a> {
             merger: Merger::default(),
             written: None,
             changes: BTreeMap::new(),
+            course: Course::default(),
         }
     }
 
     /// Runs the loop and returns an outcome for every segment, by its index.
     pub(super) async fn outcomes(mut self) -> Vec<(usize, SegmentOutcome)> {
+        self.course.begun = Some(Instant::now());
         let mut action = self.machine.start();
         loop {
             self.log();
+            let begun = Instant::now();
             action = match action {
-                Action::Load => self.load().await,
+                Action::Load => {
+                    let next = self.load().await;
+                    self.course.phases.load += begun.elapsed();
+                    next
+                }
                 Action::CheckManifests(indexes) => {
                     let found = self.check(indexes).await;
+                    self.course.phases.check += begun.elapsed();
                     self.machine.checked(found)
                 }
                 Action::Submit(submission) => self.submit(submission).await,
                 Action::Sleep { ms } => {
                     let sleeping = tokio::time::sleep(Duration::from_millis(ms));
-                    match self.committer.cancel.or(sleeping).await {
+                    let slept = self.committer.cancel.or(sleeping).await;
+                    self.course.phases.pause += begun.elapsed();
+                    match slept {
                         Some(()) => self.machine.slept(),
                         None => self.machine.cancelled(),
                     }
@@ -187,15 +222,68 @@ impl<'a> Run<'a> {
 
     async fn submit(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
         let committer = self.committer;
-        let submitting = self.build_and_send(submission);
+        let mut old = None;
+        if committer.changes.is_some() {
+            match committer.cancel.or(self.prepare(&submission)).await {
+                None => return self.machine.cancelled(),
+                Some(Err(error)) => return self.machine.answered(Answer::NotSent(error)),
+                Some(Ok(manifests)) => old = Some(manifests),
+            }
+        }
+        let submitting = self.build_and_send(submission, old);
         committer.looks.in_turn(submitting).await
     }
 
-    /// BUILD and SUBMIT.
-    async fn build_and_send(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
+    /// Brings the index of a table with changes to the snapshot that the commit builds on, and returns the
+    /// manifests of that.
+    async fn prepare(&self, submission: &Submission<LoadedTable>) -> Result<Vec<ManifestFile>> {
+        let committer = self.committer;
+        let identity = &committer.identity;
+        let LoadedTable {
+            metadata, storage, ..
+        } = &submission.base;
+        let base = plan::base(metadata, &identity.branch);
+        let old = old_manifests(storage, &base, Some(&committer.list)).await?;
+        if let Some(changes) = &committer.changes {
+            let attempt = ChangedAttempt {
+                loaded: &submission.base,
+                base: &base,
+                wid: &identity.wid,
+                branch: &identity.branch,
+                commit_id: submission.commit_id,
+                snapshot_id: submission.snapshot_id,
+                segments: &[],
+            };
+            changes.prepare(&attempt, &old).await?;
+        }
+        Ok(old)
+    }
+
+    /// Returns the manifests of the base, if they are not `known`.
+    async fn old(
+        &self,
+        storage: &TableStorage,
+        base: &Base,
+        known: Option<Vec<ManifestFile>>,
+    ) -> Result<Vec<ManifestFile>> {
+        match known {
+            Some(known) => Ok(known),
+            None => old_manifests(storage, base, Some(&self.committer.list)).await,
+        }
+    }
+
+    /// BUILD and SUBMIT; `old` are the manifests of the base where they are known.
+    async fn build_and_send(
+        &mut self,
+        submission: Submission<LoadedTable>,
+        old: Option<Vec<ManifestFile>>,
+    ) -> Action<LoadedTable> {
         let committer = self.committer;
         let cancel = &committer.cancel;
-        let commit = match cancel.or(self.build(&submission)).await {
+        let begun = Instant::now();
+        let built = cancel.or(self.build(&submission, old)).await;
+        self.course.phases.build += begun.elapsed();
+        let commit = match built {
             None => return self.machine.cancelled(),
             Some(Err(Unbuilt::Failed(error))) => {
                 return self.machine.answered(Answer::NotSent(error));
@@ -206,7 +294,10 @@ impl<'a> Run<'a> {
             Some(Ok(commit)) => commit,
         };
         let submitting = committer.catalog.commit(&submission.base, commit);
-        let Some(outcome) = cancel.or(submitting).await else {
+        let begun = Instant::now();
+        let outcome = cancel.or(submitting).await;
+        self.course.phases.submit += begun.elapsed();
+        let Some(outcome) = outcome else {
             return self.machine.cancelled();
         };
         if let Err(error) = failpoint::pass("commit.after-submit") {
@@ -237,6 +328,7 @@ impl<'a> Run<'a> {
     async fn build(
         &mut self,
         submission: &Submission<LoadedTable>,
+        old: Option<Vec<ManifestFile>>,
     ) -> Result<TableCommit, Unbuilt> {
         let committer = self.committer;
         let LoadedTable {
@@ -245,10 +337,9 @@ impl<'a> Run<'a> {
         let identity = &committer.identity;
         let base = plan::base(metadata, &identity.branch);
         let (commit_id, snapshot_id) = (submission.commit_id, submission.snapshot_id);
-        let old = old_manifests(storage, &base, Some(&committer.list)).await?;
-        let all = self.machine.segments();
-        let segments = submission.batch.iter();
-        let segments: Vec<(usize, &Segment)> = segments
+        let old = self.old(storage, &base, old).await?;
+        let (all, batch) = (self.machine.segments(), submission.batch.iter());
+        let segments: Vec<(usize, &Segment)> = batch
             .filter_map(|index| Some((*index, all.get(*index)?)))
             .collect();
         let Lists { new, old, files } = match &committer.changes {
@@ -287,6 +378,8 @@ impl<'a> Run<'a> {
         failpoint::pass("commit.after-manifest-list")?;
         self.written = Some((manifest_list.clone(), written.bytes));
         let segments: Vec<&Segment> = segments.into_iter().map(|(_, segment)| segment).collect();
+        self.course
+            .builds(files.as_ref(), &segments, &submission.state);
         let attempt = Attempt {
             identity,
             commit_id,
@@ -301,6 +394,29 @@ impl<'a> Run<'a> {
             row_range: written.row_range,
         };
         Ok(request(plan::commit(metadata, &base, &attempt)?))
+    }
+
+    /// Counts a commit that came through.
+    fn tell(&mut self, batch: &[usize], snapshot_id: i64, attempts: u32) {
+        let course = std::mem::take(&mut self.course);
+        let all = self.machine.segments();
+        let segments = || batch.iter().filter_map(|index| all.get(*index));
+        self.committer.metrics.committed(&CommitEvent {
+            branch: &self.committer.identity.branch,
+            snapshot_id,
+            segments: batch.len(),
+            ranges: segments().map(|segment| segment.ranges.len()).sum(),
+            rows: segments().map(|segment| segment.rows).sum(),
+            added: course.added,
+            valid_through_ms: course.valid_through_ms,
+            attempts,
+            phases: Phases {
+                all: course.begun.map_or(Duration::ZERO, |begun| begun.elapsed()),
+                ..course.phases
+            },
+        });
+        // The next one of this call begins where this one ends.
+        self.course.begun = Some(Instant::now());
     }
 
     fn log(&mut self) {
@@ -324,14 +440,18 @@ impl<'a> Run<'a> {
                         attempts,
                         "committed"
                     );
+                    self.tell(&batch, snapshot_id, attempts);
                 }
-                Note::RolledBack { snapshot_id } => tracing::warn!(
-                    %table,
-                    branch = self.committer.identity.branch,
-                    snapshot_id,
-                    "the branch was rolled back behind the last commit of this connector; its rows \
-                     are not written again unless the connector's offsets are reset"
-                ),
+                Note::RolledBack { snapshot_id } => {
+                    self.committer.metrics.add(TableMetric::RolledBack, 1);
+                    tracing::warn!(
+                        %table,
+                        branch = self.committer.identity.branch,
+                        snapshot_id,
+                        "the branch was rolled back behind the last commit of this connector; its \
+                         rows are not written again unless the connector's offsets are reset"
+                    );
+                }
                 Note::PropertiesRefused { report } => tracing::warn!(
                     %table,
                     branch = self.committer.identity.branch,
@@ -339,6 +459,7 @@ impl<'a> Run<'a> {
                      tried once more with the offsets in the snapshot's summary: {report}"
                 ),
                 Note::Rejected { reason, .. } => {
+                    self.committer.metrics.add(TableMetric::SegmentsLost, 1);
                     tracing::warn!(%table, "segment rejected: {reason}");
                 }
                 Note::Unclear {
@@ -346,13 +467,16 @@ impl<'a> Run<'a> {
                     report,
                     attempt,
                     pause_ms,
-                } => tracing::warn!(
-                    %table,
-                    code,
-                    attempt,
-                    pause_ms,
-                    "no clear answer; the table is read again: {report}"
-                ),
+                } => {
+                    self.committer.metrics.add(TableMetric::CommitUnclear, 1);
+                    tracing::warn!(
+                        %table,
+                        code,
+                        attempt,
+                        pause_ms,
+                        "no clear answer; the table is read again: {report}"
+                    );
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 mod cases;
 mod changed;
 mod changed_cases;
+mod changed_index;
 mod changed_keys;
 mod changed_model;
 mod changed_races;
@@ -11,6 +12,7 @@ mod deletes;
 mod faults;
 mod kept;
 mod merge;
+mod pending;
 mod races;
 mod rewrite;
 mod sealed;

@@ -31,6 +31,7 @@ fn deletes(name: &str, rows: &[u64]) -> FileDeletes {
     }
 }
 
+// Case: 23
 #[tokio::test]
 async fn all_vectors_of_a_commit_are_in_one_file() {
     let (storage, location) = storage();
@@ -202,6 +203,7 @@ fn data(name: &str, rows: u64) -> DataFile {
 }
 
 // Promise: Position deletes of another writer count for data files from before the column of their partition was promoted.
+// Case: 27
 #[tokio::test]
 async fn deletes_count_for_files_of_before_a_promotion() {
     let (storage, location) = storage();
@@ -305,6 +307,7 @@ async fn deletes_of_others_are_folded() {
 }
 
 // Promise: A table with changes reads a manifest once: from one snapshot to the next only what is new is read, and files of manifests that are gone are gone.
+// Case: 43
 #[test]
 fn files_are_followed_by_their_manifests() {
     let (a, b) = ("memory://b/a.parquet", "memory://b/b.parquet");

@@ -79,6 +79,7 @@ impl Link {
             Event::Promoted => {
                 tracing::info!(connector = %hub.config.connector, hub = %hub.id,
                     "this process commits for all workers from now on");
+                hub.elected();
                 hub.all_tables()
                     .for_each(|table| table.committer().begin_term());
             }

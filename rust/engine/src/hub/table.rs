@@ -11,6 +11,7 @@ use frazil_core::commit::outcome::{SegmentOutcome, final_code};
 use frazil_core::control::coordinator::{self, CoordinatorSettings, Next, TableCoordinator, Told};
 use frazil_core::control::message::{Answer, TableName, TableStamp};
 use frazil_core::control::segment::Segment;
+use frazil_core::metrics::TableMetric;
 use frazil_core::panics::panic_error;
 use futures::FutureExt;
 use tokio::sync::Notify;
@@ -22,6 +23,7 @@ use super::{After, Hub, Outcome, OutcomeSink, TableKey, Verdict, lock};
 use crate::catalog::LoadedTable;
 use crate::commit::{Sight, TableCommitter};
 use crate::failpoint;
+use crate::metrics::TableMetrics;
 
 pub(super) use frazil_core::control::coordinator::Offer;
 
@@ -75,6 +77,11 @@ impl TableHub {
     /// Returns the table and branch.
     pub fn key(&self) -> &TableKey {
         &self.key
+    }
+
+    /// Returns where what happens to the table is counted.
+    pub(crate) fn metrics(&self) -> &Arc<TableMetrics> {
+        self.committer.metrics()
     }
 
     pub(super) fn committer(&self) -> &TableCommitter {
@@ -317,6 +324,9 @@ impl Actor {
             _ => None,
         });
         if let Some(reason) = refused {
+            let metrics = self.table.metrics();
+            metrics.add(TableMetric::CommitFailures, 1);
+            metrics.values().set(TableMetric::Refusing, 1);
             tracing::warn!(table = %self.table.key.ident.0, reason = %reason.report(),
                 "the table refuses commits; its offsets wait");
         }

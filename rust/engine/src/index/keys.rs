@@ -10,15 +10,16 @@ use bytes::Bytes;
 use frazil_core::{Result, SinkError};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryStreamExt};
-use parquet::arrow::arrow_reader::ArrowReaderOptions;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection};
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream};
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 
 use crate::storage::{TableStorage, find_sink_error};
 
-const BATCH_ROWS: usize = 8_192;
+/// Rows whose keys are read at a time.
+pub(super) const BATCH_ROWS: usize = 8_192;
 /// Bytes at the end of a file that are read at once.
 const FOOTER_BYTES: usize = 64 << 10;
 
@@ -27,6 +28,8 @@ struct StoredFile {
     storage: TableStorage,
     location: String,
     bytes: u64,
+    /// Whether it is read page by page.
+    by_pages: bool,
 }
 
 impl AsyncFileReader for StoredFile {
@@ -44,7 +47,13 @@ impl AsyncFileReader for StoredFile {
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
         let read = async move {
             let bytes = self.bytes;
-            let reader = ParquetMetaDataReader::new();
+            let pages = match self.by_pages {
+                true => PageIndexPolicy::Optional,
+                false => PageIndexPolicy::Skip,
+            };
+            let reader = ParquetMetaDataReader::new()
+                .with_prefetch_hint(self.by_pages.then_some(FOOTER_BYTES))
+                .with_offset_index_policy(pages);
             reader.load_and_finish(self, bytes).await.map(Arc::new)
         };
         read.boxed()
@@ -61,6 +70,7 @@ pub(crate) async fn read_footer(
         storage: storage.clone(),
         location: location.to_owned(),
         bytes,
+        by_pages: false,
     };
     let reader = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_BYTES));
     reader.load_and_finish(&mut file, bytes).await
@@ -91,6 +101,7 @@ impl KeyColumns {
             storage: storage.clone(),
             location: location.to_owned(),
             bytes,
+            by_pages: false,
         };
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
@@ -155,6 +166,58 @@ pub async fn read_key_columns(
         each(first, &columns)?;
     }
     Ok(columns.rows())
+}
+
+/// Reads `rows`, ascending and each once, of the Parquet file at `location`, which has `bytes` bytes: all its
+/// columns, of these rows alone. Pages without such a row are not read.
+///
+/// # Errors
+///
+/// `ROW_MISSING` when the file has fewer rows, `INDEX_FILE_UNREADABLE`, or what the store says.
+pub(crate) async fn read_rows(
+    storage: &TableStorage,
+    location: &str,
+    bytes: u64,
+    rows: &[u32],
+) -> Result<Vec<RecordBatch>> {
+    let unusable = |error: ParquetError| unusable(location, error);
+    let file = StoredFile {
+        storage: storage.clone(),
+        location: location.to_owned(),
+        bytes,
+        by_pages: true,
+    };
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
+    let builder = builder.map_err(unusable)?;
+    let total = usize::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
+    let last = rows.last().map_or(0, |row| *row as usize);
+    if last >= total && !rows.is_empty() {
+        return Err(row_missing(location).with("row", last).with("rows", total));
+    }
+    let ranges = rows.iter().map(|row| *row as usize..*row as usize + 1);
+    let selection = RowSelection::from_consecutive_ranges(ranges, total);
+    let builder = builder
+        .with_row_selection(selection)
+        .with_batch_size(BATCH_ROWS);
+    let stream = builder.build().map_err(unusable)?;
+    let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(unusable)?;
+    let read: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    match read == rows.len() {
+        true => Ok(batches),
+        false => Err(row_missing(location)
+            .with("rows", read)
+            .with("expected", rows.len())),
+    }
+}
+
+fn row_missing(location: &str) -> SinkError {
+    SinkError::fatal(
+        "ROW_MISSING",
+        "a file has fewer rows than the index of its table says; restart the connector, which reads the \
+         index anew",
+    )
+    .with("file", crate::redact::foreign(location))
 }
 
 /// Returns the columns of a batch with these field ids, in this order.

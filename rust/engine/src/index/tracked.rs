@@ -3,16 +3,17 @@
 //! Of a new snapshot the manifests are read that were not there before, and the keys of data files that are
 //! new. How it follows, and when it is built anew, is decided in [`frazil_core::index::follow`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use frazil_core::change::KeyPlan;
+use frazil_core::delete::DeletionVector;
 use frazil_core::index::catch_up::Caught;
-use frazil_core::index::follow::{Followed, NewFile};
+use frazil_core::index::follow::Followed;
 use frazil_core::index::orders::Keys;
-use frazil_core::index::table::{Delta, check_bytes};
+use frazil_core::index::table::{Allowed, Delta, check_bytes};
 use frazil_core::index::{Index, KeyForm, KeyHasher};
 use frazil_core::limits::MANIFEST_TABLE_TURNS;
 use frazil_core::memory::Use;
@@ -21,10 +22,11 @@ use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{ManifestFile, TableMetadata};
 
 use super::kept::Kept;
-use super::{Reader, Reading, catch_up};
-use crate::delete::{Entries, KnownDeletes, LiveFiles};
+use super::{Ahead, Reader, Reading, catch_up};
+use crate::delete::{Entries, KnownDeletes, LiveFile, LiveFiles};
 use crate::failpoint;
 use crate::memory::{Draw, Memory};
+use crate::runtime::compute;
 use crate::storage::TableStorage;
 
 /// The index of a table, its files, and what else its commits go on with.
@@ -36,35 +38,38 @@ pub(crate) struct Tracked {
     pub(crate) live: LiveFiles,
     pub(crate) kept: Kept,
     memory: Arc<Memory>,
-    drawn: Option<Draw>,
-    drawn_bytes: u64,
+    drawn: Draw,
 }
 
 impl Tracked {
     /// Begins with nothing: the first snapshot that is followed is read as a whole.
     pub(crate) fn new(metadata: &TableMetadata, plan: KeyPlan, memory: &Arc<Memory>) -> Self {
         let keys = keys_of(metadata, &plan);
+        let hasher = KeyHasher::new(keys.form, keys.table);
+        let followed = Followed::new(keys);
         Tracked {
-            hasher: KeyHasher::new(keys.form, keys.table),
+            hasher,
             plan: Arc::new(plan),
-            followed: Followed::new(keys),
+            followed: match cfg!(test) {
+                true => followed.with_dead_min(100),
+                false => followed,
+            },
             live: LiveFiles::default(),
             kept: Kept::default(),
             memory: Arc::clone(memory),
-            drawn: None,
-            drawn_bytes: 0,
+            drawn: memory.draw(Use::KeyIndex, 0),
         }
     }
 
-    /// Tells whether it is of use for the table as it is now, whose `branch` has the head `head`.
-    pub(crate) fn fits(
+    /// Returns why it is of no use for the table as it is now, whose `branch` has the head `head`.
+    pub(crate) fn unfit(
         &self,
         metadata: &Arc<TableMetadata>,
         (branch, head): (&str, Option<i64>),
         plan: &KeyPlan,
-    ) -> bool {
+    ) -> Option<&'static str> {
         let keys = keys_of(metadata, plan);
-        self.followed.may_follow(metadata, (branch, head), &keys)
+        self.followed.unfit(metadata, (branch, head), &keys)
     }
 
     /// Returns where the row of each key is.
@@ -77,12 +82,23 @@ impl Tracked {
         self.followed.keys()
     }
 
+    /// Returns how keys become bytes.
+    pub(crate) fn plan(&self) -> &KeyPlan {
+        &self.plan
+    }
+
+    /// Returns how the bytes of keys become numbers.
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
     /// Tells whether it is true to a snapshot, after an error as well.
     pub(crate) fn is_whole(&self) -> bool {
         self.followed.is_whole()
     }
 
-    /// Becomes true to the snapshot `head` with these manifests.
+    /// Becomes true to the snapshot `head` with these manifests. The data files whose keys are read for it
+    /// are counted in `files_read`, also before an error.
     ///
     /// # Errors
     ///
@@ -93,29 +109,38 @@ impl Tracked {
         storage: &TableStorage,
         manifests: &[ManifestFile],
         head: Option<i64>,
+        files_read: &mut u64,
     ) -> Result<()> {
         let entries = self.read_unseen(storage, manifests).await?;
         self.live.follow(manifests, entries)?;
         if self.live.equality_deletes > 0 {
             return Err(has_equality_deletes(self.live.equality_deletes));
         }
-        let live = &self.live.data;
-        let new = self
-            .followed
-            .follow(head, live, |file| (file.rows, file.sequence))?;
+        let (followed, live) = (&mut self.followed, &self.live.data);
+        let of = |file: &LiveFile| (file.rows, file.sequence);
+        let new = compute(|| followed.follow(head, live, of)).await?;
+        let readings = new.iter().map(|file| Reading {
+            number: file.number,
+            path: Arc::clone(&file.path),
+            bytes: live.get(&file.path).map_or(0, |live| live.bytes),
+            rows: file.rows,
+        });
+        let readings: Vec<Reading> = readings.collect();
+        let mut whole = 0;
         let read = match new.is_empty() {
             true => Ok(false),
-            false => self.read_keys(storage, &new).await,
+            false => self.read_keys(storage, &readings, &mut whole).await,
         };
-        match read {
-            Ok(has_several_rows) => self.followed.has_read(has_several_rows),
-            Err(error) => {
-                self.followed.read_failed(&new);
-                return Err(error);
-            }
+        match &read {
+            Ok(has_several_rows) => self.followed.has_read(*has_several_rows),
+            // A later try goes on with the others.
+            Err(_) => self
+                .followed
+                .read_failed(new.get(whole..).unwrap_or_default()),
         }
         self.count();
-        Ok(())
+        *files_read += whole as u64;
+        read.map(|_| ())
     }
 
     async fn read_unseen(
@@ -139,7 +164,12 @@ impl Tracked {
     }
 
     /// Reads the keys of new files, and tells whether there may be several live rows of a key.
-    async fn read_keys(&mut self, storage: &TableStorage, new: &[NewFile]) -> Result<bool> {
+    async fn read_keys(
+        &mut self,
+        storage: &TableStorage,
+        new: &[Reading],
+        whole: &mut usize,
+    ) -> Result<bool> {
         failpoint::pass("index.before-read")?;
         let begun = Instant::now();
         let paths: BTreeSet<Arc<str>> = new.iter().map(|file| Arc::clone(&file.path)).collect();
@@ -149,34 +179,51 @@ impl Tracked {
             let known = known.get(&file.path)?;
             Some((file.number, &known.vector))
         });
-        let vectors = vectors.collect();
+        let vectors: BTreeMap<u32, &DeletionVector> = vectors.collect();
+        let deleted = vectors.values().map(|vector| vector.len());
+        let rows = new.iter().map(|file| file.rows);
+        let rows = rows.sum::<u64>().saturating_sub(deleted.sum());
+        let ahead = Ahead::within(self.allowed().now, new);
+        let batches = ahead.batch_bytes(rows);
+        let needed = self.bytes_with_rows(rows);
+        let needed = needed.saturating_add(batches + ahead.pending_bytes(rows));
+        check_bytes(needed, self.allowed())?;
         let reader = Reader {
             storage,
             plan: &self.plan,
             hasher: &self.hasher,
+            ahead,
         };
-        let allowed = room(&self.memory, self.drawn_bytes);
-        let check = |bytes: usize| check_bytes(bytes, allowed);
-        let files = new.iter().map(|file| {
-            let bytes = self.live.data.get(&file.path).map_or(0, |live| live.bytes);
-            Reading {
-                file: file.clone(),
-                bytes,
-            }
-        });
-        let (files, index) = (files.collect(), self.followed.index_mut());
-        let caught = catch_up(&reader, index, files, &vectors, check).await?;
-        let heap = self.index().memory().heap;
-        check(heap)?;
+        let _batches = self.memory.draw(Use::Commits, batches);
+        let others = self.live.memory_bytes() + self.kept.memory_bytes();
+        let (memory, drawn) = (&self.memory, &mut self.drawn);
+        let check = |bytes: usize| {
+            let bytes = (bytes + others) as u64;
+            check_bytes(bytes, allowed(memory, drawn))?;
+            drawn.resize(bytes);
+            Ok(())
+        };
+        let index = self.followed.index_mut();
+        let caught = catch_up(&reader, index, new.to_vec(), &vectors, check, whole).await?;
         tracing::info!(
             table = %self.keys().table,
             files = new.len(),
             keys = caught.keys,
             ms = begun.elapsed().as_millis() as u64,
-            index_bytes = heap,
+            index_bytes = self.index().memory().heap,
             "keys of data files were read"
         );
         self.warn_of_duplicates(storage, &caught).await
+    }
+
+    /// Returns about how many bytes it takes when the keys of `rows` more rows are in the index.
+    fn bytes_with_rows(&self, rows: u64) -> u64 {
+        let files = self.index().files();
+        let rows_max = files.iter().map(|(_, file)| u64::from(file.rows)).max();
+        let keys = (self.index().entries() as u64).saturating_add(rows);
+        let (number, form) = (u64::from(files.next()), self.index().form());
+        let index = Index::bytes_for(form, keys, number, rows_max.unwrap_or_default());
+        index.saturating_add((self.live.memory_bytes() + self.kept.memory_bytes()) as u64)
     }
 
     /// Says when live rows have the same key, and tells whether some may. A row that somebody deleted in the
@@ -227,17 +274,26 @@ impl Tracked {
         self.kept.keep_manifest(path, bytes);
     }
 
-    /// Returns how many bytes of memory the index may have.
-    pub(crate) fn room(&self) -> usize {
-        room(&self.memory, self.drawn_bytes)
+    /// Checks that there is memory for the index with the keys of `delta`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check_bytes`].
+    pub(crate) fn check_room(&self, delta: &Delta) -> Result<()> {
+        let others = self.live.memory_bytes() + self.kept.memory_bytes();
+        let needed = self.index().bytes_with(delta).saturating_add(others as u64);
+        check_bytes(needed, self.allowed())
+    }
+
+    fn allowed(&self) -> Allowed {
+        allowed(&self.memory, &self.drawn)
     }
 
     /// Counts the memory that it takes now.
     fn count(&mut self) {
         let bytes =
             self.index().memory().heap + self.live.memory_bytes() + self.kept.memory_bytes();
-        self.drawn_bytes = bytes as u64;
-        self.drawn = Some(self.memory.draw(Use::KeyIndex, bytes as u64));
+        self.drawn.resize(bytes as u64);
     }
 }
 
@@ -251,9 +307,11 @@ fn keys_of(metadata: &TableMetadata, plan: &KeyPlan) -> Keys {
 }
 
 /// What there is beside what is drawn already.
-fn room(memory: &Memory, drawn: u64) -> usize {
-    let room = memory.room().saturating_add(drawn);
-    usize::try_from(room).unwrap_or(usize::MAX)
+fn allowed(memory: &Memory, drawn: &Draw) -> Allowed {
+    Allowed {
+        now: memory.room().saturating_add(drawn.bytes()),
+        ever: memory.lasting_room().saturating_add(drawn.bytes()),
+    }
 }
 
 fn has_equality_deletes(files: usize) -> SinkError {

@@ -85,6 +85,15 @@ impl Keys<'_> {
         }
     }
 
+    /// Returns the key that names the engines of one table.
+    pub(super) fn engines_of(&self, table: &str) -> String {
+        let own = format!("iceberg.table.{table}.engines");
+        match self.settings.contains_key(&own) {
+            true => own,
+            false => "frazil.engines".to_owned(),
+        }
+    }
+
     fn key_of(&self, error: &SinkError) -> String {
         match error.code() {
             "LATEST_SKIPS" => OFFSET_RESET.to_owned(),

@@ -75,6 +75,9 @@ async fn check_one(
                     let key = keys.of_table(&table.name, "id-columns");
                     ConfigProblem::error(key, error.report())
                 }
+                "ENGINE_READS_NO_DELETES" => {
+                    ConfigProblem::error(keys.engines_of(&table.name), error.report())
+                }
                 _ => keys.problem(error),
             };
             return creatable.err().iter().map(problem).collect();
@@ -162,7 +165,10 @@ fn check_layout(
                 "CHANGE_ORDER_UNSUPPORTED" | "ORDER_COLUMN_MISSING" => "order-columns",
                 _ => own,
             };
-            let key = keys.of_table(&table.name, own);
+            let key = match error.code() {
+                "ENGINE_READS_NO_DELETES" => keys.engines_of(&table.name),
+                _ => keys.of_table(&table.name, own),
+            };
             problems.push(ConfigProblem::error(key, error.report() + &meant));
         }
     }

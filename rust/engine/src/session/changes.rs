@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  prepare  evaluate ─► rows behind the changes ─► masks ─► the table follows their schema
-//!  append   new rows ─► converter ─► batches, each row with the number of its change ─► files
+//!  append   landings ─► new rows ─► converter ─► batches, each row with the number of its change ─► files
+//!                  └──► rows that lack values ─► pending files (`pending`)
 //!           all changes ─► the open key run
 //!  seal     numbers and files ─► where each new row lies ─► a key run in a file
 //! ```
@@ -13,10 +14,11 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
-use frazil_core::change::{Change, ChangePlan, Changes, Image, ImageRows, OldRow, Op};
+use frazil_core::change::{Change, ChangePlan, Changes, Image, ImageRows, OldRow, Op, PendingFile};
 use frazil_core::config::{EvolutionMode, TableConfig};
 use frazil_core::control::task::TaskMachine;
 use frazil_core::index::{KeyForm, KeyHasher, KeyNumber, Location};
@@ -25,9 +27,11 @@ use frazil_core::limits::KEY_RUN_ROWS_MAX;
 use frazil_core::offsets::{SourceRange, TopicPartition};
 use frazil_core::wire::Frame;
 use frazil_core::{Result, SinkError};
+use iceberg::spec::DataFile;
 
 use super::creation::refusal;
-use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds, stop_at};
+use super::pending::{Landing, Numbers, Part, Wanted, has_deleted_rows};
+use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds};
 use super::table::{SessionContext, TableSlot};
 use super::truncations::Sources;
 use crate::catalog::LoadedTable;
@@ -40,6 +44,8 @@ const NOWHERE: Location = Location {
     file: u32::MAX,
     row: u32::MAX,
 };
+/// How long a seal waits for the second record of a change of a key.
+const NEW_KEY_AWAITED: Duration = Duration::from_secs(5);
 /// Deletes from a table that does not exist.
 const NO_TABLE: &str = "no-table";
 
@@ -54,30 +60,36 @@ pub(super) struct Reading {
     skipped: BTreeMap<&'static str, u64>,
     /// Where the changes of the table come from.
     pub(super) sources: RefCell<Sources>,
+    /// Changes that lack values which no row has.
+    pub(super) absent: BTreeSet<(TopicPartition, i64)>,
 }
 
 /// What some rows of a frame change.
 #[derive(Debug)]
-struct Evaluated {
+pub(super) struct Evaluated {
     rows: Vec<u32>,
-    changes: Changes,
+    pub(super) changes: Changes,
     /// The new rows, as records of their own.
-    after: ImageRows,
+    pub(super) after: ImageRows,
+    /// The rows that were deleted, where they stay and the records have them.
+    pub(super) deleted: Option<ImageRows>,
     /// Which rows have one.
-    upserts: Vec<u32>,
+    pub(super) upserts: Vec<u32>,
 }
 
 /// The changes of an open table.
 #[derive(Debug)]
 pub(super) struct OpenChanges {
-    plan: ChangePlan,
+    pub(super) plan: ChangePlan,
     hasher: KeyHasher,
     form: KeyForm,
-    run: KeyRun,
+    pub(super) run: KeyRun,
     /// For each row that the converter holds, its change in the run.
     numbers: Vec<u32>,
     /// The source partitions of the run.
     partitions: Vec<TopicPartition>,
+    /// Since when the record is awaited that says which key a removed row has now.
+    awaits_since: Option<Instant>,
 }
 
 /// The changes of a sealed segment.
@@ -98,6 +110,7 @@ impl Reading {
             evaluated: None,
             skipped: BTreeMap::new(),
             sources: RefCell::default(),
+            absent: BTreeSet::new(),
         })
     }
 
@@ -121,6 +134,11 @@ impl Evaluated {
         let mut changes = Changes::default();
         plan.evaluate(frame, rows, &mut changes)?;
         let after = changes.image(plan, frame, Image::After)?;
+        let stay = plan.config().soft_delete.is_some() && has_deleted_rows(&changes);
+        let deleted = match stay {
+            true => Some(changes.image(plan, frame, Image::Deleted)?),
+            false => None,
+        };
         let upserts = changes.changes().iter();
         let upserts = upserts.filter(|change| change.image == Image::After);
         Ok(Evaluated {
@@ -128,6 +146,7 @@ impl Evaluated {
             upserts: upserts.map(|change| change.row).collect(),
             changes,
             after,
+            deleted,
         })
     }
 }
@@ -150,6 +169,7 @@ impl OpenChanges {
             run: KeyRun::default(),
             numbers: Vec::new(),
             partitions: Vec::new(),
+            awaits_since: None,
         }))
     }
 
@@ -171,6 +191,7 @@ impl OpenChanges {
         self.run = before.run;
         self.numbers = before.numbers;
         self.partitions = before.partitions;
+        self.awaits_since = before.awaits_since;
         Ok(())
     }
 
@@ -182,6 +203,13 @@ impl OpenChanges {
     /// Tells whether the changes should become a segment: half of what one may have is there.
     pub(super) fn is_full(&self) -> bool {
         self.run.len() >= KEY_RUN_ROWS_MAX / 2
+    }
+
+    /// Tells whether the next record most likely has the row that the last one removed: what it lacks is in
+    /// that one, so that both should be in one commit. It is not waited for if it does not come soon.
+    pub(super) fn awaits_row(&self) -> bool {
+        let since = self.awaits_since.filter(|_| !self.is_full());
+        since.is_some_and(|since| since.elapsed() < NEW_KEY_AWAITED)
     }
 
     /// Makes sure of room for the changes of `rows` records.
@@ -202,29 +230,66 @@ impl OpenChanges {
         .with("changes", self.run.len()))
     }
 
-    fn push(&mut self, changes: &Changes, change: &Change, frame: &Frame<'_>) -> Result<()> {
+    pub(super) fn push(
+        &mut self,
+        changes: &Changes,
+        wanted: &Wanted,
+        frame: &Frame<'_>,
+        pending: &mut Numbers,
+    ) -> Result<()> {
+        let change = &wanted.change;
+        if change.awaits_new_key {
+            self.awaits_since.get_or_insert_with(Instant::now);
+        } else if changes.old_key(change).is_some() {
+            self.awaits_since = None;
+        }
         let source = frame.source(change.row as usize);
         let (run, offset) =
             source.ok_or_else(|| SinkError::internal("a change is of no row of its frame"))?;
         let at = (self.partition(&run.partition)?, offset);
         let order = changes.order(change);
         if let Some(old) = changes.old_key(change) {
-            let removed = RunChange::new(self.hasher.number(old)?, Effect::Delete, at);
+            let effect = match wanted.marks_old {
+                true => {
+                    pending.insert((Part::Mark, change.row), self.next_number()?);
+                    Effect::Mark(NOWHERE)
+                }
+                false => Effect::Delete,
+            };
+            let moves = matches!(wanted.landing, Landing::Pending(_));
+            let removed = RunChange::new(self.hasher.number(old)?, effect, at).moving(moves);
             self.run.push(&removed, changes.old_order(change))?;
         }
-        let (key, effect) = match change.op {
-            Op::Truncate => (KeyNumber(0), Effect::Truncate),
-            Op::Delete => (self.number(changes, change)?, Effect::Delete),
-            Op::Insert | Op::Read | Op::Update => {
-                let number = u32::try_from(self.run.len());
-                let number =
-                    number.map_err(|_| SinkError::internal("a segment has too many changes"))?;
+        let key = match change.op {
+            Op::Truncate => KeyNumber(0),
+            _ => self.number(changes, change)?,
+        };
+        let number = self.next_number()?;
+        let effect = match &wanted.landing {
+            Landing::None if change.op == Op::Truncate => Effect::Truncate,
+            Landing::None => Effect::Delete,
+            Landing::Final => {
                 self.numbers.push(number);
-                (self.number(changes, change)?, Effect::Upsert(NOWHERE))
+                Effect::Upsert(NOWHERE)
+            }
+            Landing::Mark => {
+                pending.insert((Part::Mark, change.row), number);
+                Effect::Mark(NOWHERE)
+            }
+            Landing::Pending(_) => {
+                let part = wanted.landing.part(change).unwrap_or(Part::After);
+                pending.insert((part, change.row), number);
+                Effect::Pending(NOWHERE)
             }
         };
         let entry = RunChange::new(key, effect, at).of_snapshot(change.is_snapshot());
+        let entry = entry.leaving(effect == Effect::Delete && change.awaits_new_key);
         self.run.push(&entry, order)
+    }
+
+    fn next_number(&self) -> Result<u32> {
+        u32::try_from(self.run.len())
+            .map_err(|_| SinkError::internal("a segment has too many changes"))
     }
 
     fn number(&self, changes: &Changes, change: &Change) -> Result<KeyNumber> {
@@ -277,6 +342,7 @@ impl OpenChanges {
 
     /// Takes the changes out, all of whose rows are in files that have ended.
     pub(super) fn seal(&mut self) -> SealedChanges {
+        self.awaits_since = None;
         SealedChanges {
             run: std::mem::take(&mut self.run),
             form: self.form,
@@ -300,13 +366,18 @@ fn differs(batch: &RecordBatch, change: Option<&RunChange>) -> SinkError {
 }
 
 impl SealedChanges {
-    /// Says where the new rows lie, by the numbers of the rows of each file of the segment, and where
-    /// the records came from, by the segment's ranges.
+    /// Says where the new rows lie, by the numbers of the rows of each file of the segment and of each
+    /// file of its `pending` rows, and where the records came from, by the segment's ranges.
     ///
     /// # Errors
     ///
     /// `INTERNAL` when they do not fit together.
-    pub(super) fn place(&mut self, files: &[Vec<u32>], ranges: &[SourceRange]) -> Result<()> {
+    pub(super) fn place(
+        &mut self,
+        files: &[Vec<u32>],
+        pending: &[(DataFile, Vec<u32>)],
+        ranges: &[SourceRange],
+    ) -> Result<()> {
         let lost = |what: &str| SinkError::internal(format!("a change {what}"));
         let partitions = self.partitions.iter().map(|partition| {
             let found = ranges
@@ -316,6 +387,12 @@ impl SealedChanges {
             found.ok_or_else(|| lost("is of no range of its segment"))
         });
         let partitions = partitions.collect::<Result<Vec<u32>>>()?;
+        let described = pending.iter().map(|(file, _)| PendingFile {
+            path: file.file_path().to_owned(),
+            bytes: file.file_size_in_bytes(),
+            rows: file.record_count(),
+        });
+        self.run.set_pending(described.collect());
         let changes = self.run.changes_mut();
         for (file, numbers) in (0u32..).zip(files) {
             for (row, number) in (0u32..).zip(numbers) {
@@ -327,8 +404,26 @@ impl SealedChanges {
                 }
             }
         }
+        for (file, (_, numbers)) in (0u32..).zip(pending) {
+            for (row, number) in (0u32..).zip(numbers) {
+                let at = Location { file, row };
+                let change = changes.get_mut(*number as usize);
+                let change = change.ok_or_else(|| lost("has no number"))?;
+                change.effect = match change.effect {
+                    Effect::Pending(NOWHERE) => Effect::Pending(at),
+                    Effect::Mark(NOWHERE) => Effect::Mark(at),
+                    _ => return Err(lost("has two rows")),
+                };
+            }
+        }
         for change in changes {
-            if change.effect == Effect::Upsert(NOWHERE) {
+            let (Effect::Upsert(at) | Effect::Pending(at) | Effect::Mark(at)) = change.effect
+            else {
+                let partition = partitions.get(change.partition as usize);
+                change.partition = *partition.ok_or_else(|| lost("is of no partition"))?;
+                continue;
+            };
+            if at == NOWHERE {
                 return Err(lost("has no row"));
             }
             let partition = partitions.get(change.partition as usize);
@@ -368,7 +463,10 @@ impl TableSlot {
         let mut evaluated = Evaluated::of(&mut changes.plan, frame, rows)?;
         if self.config.evolution.mode != EvolutionMode::Off {
             // A key that the table does not take yet may fit once it follows.
-            let retry = evaluated.changes.has_refused();
+            // Nor does a value that was left out make a column optional.
+            let blanked = evaluated.changes.changes().iter();
+            let mut blanked = blanked.filter(|change| change.old_row == OldRow::Columns);
+            let retry = evaluated.changes.has_refused() || blanked.next().is_some();
             let seen = match retry {
                 true => self.seen(frame, rows)?,
                 false => evaluated,
@@ -451,7 +549,8 @@ impl TableSlot {
         }
         let mut wanted = self.wanted(&mut evaluated, &beyond, &mut refuse);
         self.set_truncations_aside(new.frame, &mut wanted, &mut refuse);
-        let wanted = self.take_changes(machine, new.frame, &evaluated, wanted, &mut refuse)?;
+        let wanted = self.landings(new.frame, &evaluated, wanted, &mut refuse)?;
+        let wanted = self.take_changes((context, machine), new, &evaluated, wanted, &mut refuse)?;
         let rows: Vec<u32> = wanted.iter().map(|change| change.row).collect();
         let written = AppendRows {
             frame: new.frame,
@@ -514,74 +613,7 @@ impl TableSlot {
                 reading.skip(skip.label());
             }
         }
-        let mut wanted = Vec::with_capacity(changes.changes().len());
-        for change in changes.changes().iter().filter(|one| is_new(one.row)) {
-            match change.old_row {
-                OldRow::NotNeeded => wanted.push(*change),
-                OldRow::Columns | OldRow::Whole => refuse(change.row, unavailable(changes, change)),
-            }
-        }
-        wanted
+        let all = changes.changes().iter();
+        all.filter(|one| is_new(one.row)).copied().collect()
     }
-
-    /// Converts the new rows and adds the changes to the open run; returns those that were taken.
-    fn take_changes(
-        &mut self,
-        machine: &mut TaskMachine,
-        source: &Frame<'_>,
-        evaluated: &Evaluated,
-        mut wanted: Vec<Change>,
-        refuse: &mut dyn FnMut(u32, SinkError),
-    ) -> Result<Vec<Change>> {
-        let image = evaluated.after.frame(source)?;
-        let mask = self.take_mask(&image, &evaluated.upserts)?;
-        let masked = mask.as_ref().map(|mask| mask.frame(&image));
-        let frame = masked.as_ref().unwrap_or(&image);
-        let upserts = wanted.iter().filter(|change| change.image == Image::After);
-        let mut upserts: Vec<u32> = upserts.map(|change| change.row).collect();
-        let mut refused = BTreeSet::new();
-        if let Some(mask) = &mask {
-            for (row, error) in mask.refused_of(&upserts) {
-                refused.insert(row);
-                refuse(row, error);
-            }
-            upserts = mask.keep(&upserts);
-        }
-        let Some(open) = &mut self.open else {
-            return Ok(Vec::new());
-        };
-        open.converter.append(frame, &upserts, &mut |row, error| {
-            refused.insert(row);
-            refuse(row, error);
-        })?;
-        if let Some(stop) = open.converter.take_stop() {
-            let rest = wanted.split_off(wanted.partition_point(|change| change.row < stop.row));
-            let rest: Vec<u32> = rest.iter().map(|change| change.row).collect();
-            stop_at(machine, &self.config, self.index, source, stop)?;
-            await_rows(machine, self.index, source, &rest);
-        }
-        wanted.retain(|change| !refused.contains(&change.row));
-        let Some(changes) = &mut open.changes else {
-            return Err(SinkError::internal(
-                "a table with changes was opened to append",
-            ));
-        };
-        for change in &wanted {
-            changes.push(&evaluated.changes, change, source)?;
-        }
-        open.rows = changes.run.len() as u64;
-        Ok(wanted)
-    }
-}
-
-/// The table's own row is not looked up for its values yet.
-fn unavailable(changes: &Changes, change: &Change) -> SinkError {
-    let columns: Vec<&str> = changes.unavailable(change).collect();
-    SinkError::data(
-        "CHANGE_VALUE_UNAVAILABLE",
-        "the source left values out that the change did not touch, and they are not taken from the \
-         table: let the source send whole rows (`REPLICA IDENTITY FULL` in PostgreSQL, or Debezium's \
-         `ReselectColumnsPostProcessor`)",
-    )
-    .with("columns", columns.join(", "))
 }

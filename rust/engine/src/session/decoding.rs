@@ -4,6 +4,7 @@
 //! others that tables took makes the session start over, as one that fails half-way does.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use frazil_core::config::{DataFormat, SinkConfig};
 use frazil_core::decode::confluent::{Part, SchemaKey};
@@ -101,6 +102,7 @@ impl Inner {
                 let asked = self
                     .context
                     .wait("asking the schema registry", registry.schema(&key));
+                self.count_registry(asked.is_err());
                 let fetched = match asked {
                     Err(error) if error.kind() != ErrorKind::Data => return Err(error),
                     fetched => fetched,
@@ -146,7 +148,10 @@ impl Inner {
         effects: &mut Effects,
     ) -> Result<usize> {
         let wanted = |row: usize| new.get(row).copied().unwrap_or(false);
-        let end = decoder.decode(frame, first, &wanted, &mut self.schemas)?;
+        let begun = Instant::now();
+        let end = decoder.decode(frame, first, &wanted, &mut self.schemas);
+        self.count_decoding(begun);
+        let end = end?;
         self.decoded(decoder.bytes());
         let taken = Taken {
             first,

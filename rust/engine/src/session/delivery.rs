@@ -7,9 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
+use frazil_core::metrics::TaskMetric;
 use frazil_core::wire::{BareValues, Effects, Frame, Rejected};
 use frazil_core::{Result, SinkError};
 
@@ -28,6 +30,7 @@ impl Inner {
         if frame.rows() == 0 {
             return Ok(effects);
         }
+        self.count_frame(&frame, bytes.len());
         for run in frame.runs() {
             self.machine.begins(&run.partition, run.first_offset());
         }
@@ -45,8 +48,13 @@ impl Inner {
     }
 
     fn take(&mut self, frame: &Frame<'_>, bytes: u64, effects: &mut Effects) -> Result<()> {
-        self.make_room(bytes)?;
+        let begun = Instant::now();
+        let room = self.make_room(bytes);
+        let metrics = &self.context.metrics;
+        metrics.add_time(TaskMetric::RoomTime, begun.elapsed());
+        room?;
         let new = new_rows(&self.machine, frame);
+        self.count_repeated(frame, &new);
         match self.decoder.take() {
             None => self.take_gathered(frame, &new, effects)?,
             Some(mut decoder) => {
@@ -79,10 +87,12 @@ impl Inner {
         }
         // Not `mem::take`: to make another one for each frame costs as much as to convert some rows.
         let mut gatherer = self.gatherer.take().unwrap_or_default();
+        let begun = Instant::now();
         let frame = match gatherer.gather(frame) {
             true => gatherer.gathered(frame),
             false => frame.clone(),
         };
+        self.count_decoding(begun);
         self.decoded(gatherer.bytes());
         let taken = self.take_rows(frame, Taken::all(new), effects);
         self.gatherer = Some(gatherer);
@@ -115,7 +125,10 @@ impl Inner {
         if let Some(keys) = &keys {
             self.prepare(keys, &shares.key_rows)?;
         }
+        let before = self.context.metrics.values.get(TaskMetric::WriteTime);
+        let begun = Instant::now();
         let appended = self.append((frame, taken.first), keys.as_ref(), shares, effects);
+        self.count_converting(begun, before);
         if appended.is_err() {
             // One table may have rows of the frame that another has not.
             self.machine.spoil_all();

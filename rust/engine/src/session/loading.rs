@@ -9,6 +9,7 @@ use frazil_core::commit::state::WriterState;
 use frazil_core::config::EvolutionMode;
 use frazil_core::control::task::{Held, LoadDue, Standing, TaskMachine};
 use frazil_core::layout::changed;
+use frazil_core::metrics::TableMetric;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::schema::evolve::Evolution;
 use frazil_core::schema::metadata::resolved;
@@ -118,6 +119,9 @@ impl TableSlot {
     ) -> Result<()> {
         machine.require_same(self.index, loaded.metadata.uuid())?;
         let state = state_of(&loaded.metadata, &context.config.wid, &self.config.branch)?;
+        let valid_through_ms = state.as_ref().and_then(WriterState::valid_through_ms);
+        let values = self.hub().metrics().values();
+        values.set_since(TableMetric::ValidThrough, valid_through_ms);
         let held = |partition: &TopicPartition| match &state {
             None => Held::default(),
             Some(state) => {
@@ -178,6 +182,7 @@ impl TableSlot {
                 let created = context.wait("creating a table", work)?;
                 tracing::info!(connector = %context.config.connector, table = %self.config.name,
                     uuid = %created.metadata.uuid(), "table created");
+                self.hub().metrics().add(TableMetric::Created, 1);
                 created
             }
         };
@@ -248,6 +253,8 @@ impl TableSlot {
             Ok((after.as_struct() != before.as_struct()).then_some(after))
         });
         let loaded = context.wait("changing a schema", work)?;
+        let metrics = self.hub().metrics();
+        metrics.add(TableMetric::SchemaChanges, changes.len() as u64);
         let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
         tracing::info!(connector = %context.config.connector, table = %self.config.name,
             schema = loaded.metadata.current_schema_id(), changes = %changes.join(", "),

@@ -16,6 +16,7 @@ use frazil_core::control::writer::TableIndex;
 use frazil_core::decode::Gatherer;
 use frazil_core::limits::FRAME_BUFFER_KEPT;
 use frazil_core::memory::{Answer, ROOM_WANTED, Use};
+use frazil_core::metrics::TaskMetric;
 use frazil_core::{Result, SinkError};
 
 use super::Inner;
@@ -175,6 +176,7 @@ impl Inner {
     }
 
     fn no_room(&self, standing: &Standing) -> SinkError {
+        self.context.metrics.add(TaskMetric::MemoryFull, 1);
         let account = &self.context.account;
         let pool = account.memory().usage();
         SinkError::retriable(

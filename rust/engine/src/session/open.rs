@@ -14,6 +14,7 @@ use iceberg::spec::TableMetadata;
 use uuid::Uuid;
 
 use super::changes::OpenChanges;
+use super::pending::PendingRows;
 use super::sealing::ClosedFiles;
 use super::table::SessionContext;
 use crate::catalog::LoadedTable;
@@ -25,7 +26,20 @@ use crate::writer::{Lessons, TableWriter, TableWriterConfig};
 ///
 /// When its schema or its name mapping cannot be used.
 pub(crate) fn converter(metadata: &TableMetadata, config: &TableConfig) -> Result<TableConverter> {
-    let options = ConvertOptions {
+    let options = convert_options(metadata, config)?;
+    TableConverter::new(Arc::clone(metadata.current_schema()), &options)
+}
+
+/// Returns how records meet a table.
+///
+/// # Errors
+///
+/// When its name mapping cannot be used.
+pub(super) fn convert_options(
+    metadata: &TableMetadata,
+    config: &TableConfig,
+) -> Result<ConvertOptions> {
+    Ok(ConvertOptions {
         case_insensitive: config.case_insensitive,
         evolution: config.evolution.mode,
         limits: EvolutionLimits {
@@ -36,8 +50,7 @@ pub(crate) fn converter(metadata: &TableMetadata, config: &TableConfig) -> Resul
         facts: TableFacts::of(metadata)?,
         force_optional: config.force_optional,
         metadata_columns: config.metadata_columns.clone(),
-    };
-    TableConverter::new(Arc::clone(metadata.current_schema()), &options)
+    })
 }
 
 /// A loaded table and the rows that are open.
@@ -50,6 +63,8 @@ pub(super) struct OpenTable {
     pub(super) writer: Option<TableWriter>,
     /// What is known of changes; `None` when rows are appended.
     pub(super) changes: Option<OpenChanges>,
+    /// Rows that the commit finishes.
+    pub(super) pending: PendingRows,
     /// Files of the open segment that were closed early, for a new schema or spec.
     pub(super) closed: Vec<ClosedFiles>,
     /// The commit interval in which the oldest open row came.
@@ -70,6 +85,7 @@ impl OpenTable {
         Ok(OpenTable {
             order: file_order(&loaded, config),
             changes: OpenChanges::new(&loaded, config)?,
+            pending: PendingRows::default(),
             loaded,
             converter,
             writer: None,
@@ -89,6 +105,7 @@ impl OpenTable {
         if let (Some(changes), Some(before)) = (&mut self.changes, before.changes) {
             changes.continues(before)?;
         }
+        self.pending.continues(before.pending);
         self.closed = before.closed;
         self.opened_round = before.opened_round;
         self.rows = before.rows;
@@ -98,9 +115,11 @@ impl OpenTable {
 
     /// Memory by use, without uploads, which count themselves.
     pub(super) fn uses(&self) -> [(Use, u64); 4] {
-        let of_writer = |bytes: fn(&TableWriter) -> usize| self.writer.as_ref().map_or(0, bytes);
+        let writers = || self.writer.iter().chain(self.pending.writer());
+        let of_writer = |bytes: fn(&TableWriter) -> usize| writers().map(bytes).sum::<usize>();
+        let builders = self.converter.bytes() + self.pending.builder_bytes();
         [
-            (Use::Builders, self.converter.bytes() as u64),
+            (Use::Builders, builders as u64),
             (Use::Gathered, of_writer(TableWriter::gathered_bytes) as u64),
             (Use::OpenFiles, of_writer(TableWriter::file_bytes) as u64),
             (Use::EndedFiles, self.ended_bytes()),
@@ -119,14 +138,14 @@ impl OpenTable {
         let writer = self.writer.as_ref().map_or(0, TableWriter::ended_bytes);
         let closed = self.closed.iter().map(|one| one.files.described_bytes());
         let changes = self.changes.as_ref().map_or(0, OpenChanges::bytes);
-        (writer + changes + closed.sum::<usize>()) as u64
+        (writer + changes + closed.sum::<usize>() + self.pending.ended_bytes()) as u64
     }
 
     /// Bytes of the open segment, in memory or in files.
     pub(super) fn data_bytes(&self) -> u64 {
         let closed: u64 = self.closed.iter().map(|closed| closed.files.bytes()).sum();
         let writer = self.writer.as_ref().map_or(0, TableWriter::data_bytes);
-        self.converter.bytes() as u64 + writer + closed
+        self.converter.bytes() as u64 + writer + closed + self.pending.data_bytes()
     }
 }
 

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use frazil_core::commit::validate::absent_records;
 use frazil_core::control::task::{Begun, StartOver, Verdict};
+use frazil_core::metrics::TaskMetric;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel};
 use frazil_core::{ErrorKind, Result};
@@ -107,6 +109,7 @@ impl Inner {
         match inbound {
             Inbound::Outcome(outcome) => self.receive_outcome(outcome),
             Inbound::SealFailed(failure) => {
+                self.context.metrics.add(TaskMetric::SealFailures, 1);
                 let (session, sequence) = failure.segment;
                 self.machine
                     .seal_failed(session, failure.table, sequence, &failure.error);
@@ -125,11 +128,18 @@ impl Inner {
         let verdict = match outcome.verdict {
             hub::Verdict::Durable(after) => {
                 if outcome.session == self.machine.session() {
+                    table.count_durable(outcome.sequence);
                     table.committed(&mut self.machine, after);
                 }
                 Verdict::Durable
             }
-            hub::Verdict::Rejected(reason) => Verdict::Rejected(reason),
+            hub::Verdict::Rejected(reason) => {
+                // Read again, these records are errors. A reason that says nothing new counts as others do.
+                match table.note_absent(absent_records(&reason)) {
+                    true => Verdict::SetAside(reason),
+                    false => Verdict::Rejected(reason),
+                }
+            }
             hub::Verdict::Expired => Verdict::Expired,
             hub::Verdict::Fenced { epoch } => Verdict::Fenced { epoch },
             hub::Verdict::Failed(error) => Verdict::Failed(Arc::new(error)),
@@ -145,6 +155,7 @@ impl Inner {
 
     /// Drops what is open, and asks the framework to deliver it again.
     fn start_over(&mut self, begun: StartOver, effects: &mut Effects) {
+        self.context.metrics.add(TaskMetric::StartOvers, 1);
         for table in &mut self.tables {
             table.start_over(begun.ended, begun.session, &self.context);
         }

@@ -31,7 +31,7 @@ pub(super) struct Routes {
 
 /// Records that were left out as the configuration says: since it was last said, and in all.
 #[derive(Debug, Default)]
-struct LeftOut {
+pub(super) struct LeftOut {
     nulls: u64,
     unmatched: u64,
     nulls_before: u64,
@@ -42,6 +42,21 @@ struct LeftOut {
 }
 
 impl LeftOut {
+    pub(super) fn unmatched(&self) -> u64 {
+        self.unmatched + self.unmatched_before
+    }
+
+    pub(super) fn nulls(&self) -> u64 {
+        self.nulls + self.nulls_before
+    }
+
+    pub(super) fn unchanging(&self) -> u64 {
+        self.unchanging
+            .values()
+            .map(|(now, before)| now + before)
+            .sum()
+    }
+
     /// Returns what there is to say, which is then said.
     fn say(&mut self) -> Option<String> {
         let unchanging = self.say_unchanging();
@@ -105,6 +120,10 @@ impl Routes {
             missing: BTreeMap::new(),
             left_out: LeftOut::default(),
         }
+    }
+
+    pub(super) fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct ClosedFiles {
 /// What remains to be done for a sealed segment, off the task's thread.
 pub(super) struct SealWork {
     pub(super) files: Vec<ClosedFiles>,
+    /// Its rows that the commit finishes.
+    pub(super) pending: Vec<SealedFiles>,
     /// What its rows change, and where that goes.
     pub(super) changes: Option<(SealedChanges, String)>,
     pub(super) loaded: LoadedTable,
@@ -51,11 +53,12 @@ impl SealWork {
                 .or_default()
                 .extend(data_files);
         }
-        let bytes = by_layout
-            .values()
-            .flatten()
-            .map(|(file, _)| file.file_size_in_bytes())
-            .sum();
+        let mut pending = Vec::new();
+        for files in self.pending {
+            pending.extend(files.wait_numbered().await?);
+        }
+        let all = by_layout.values().flatten().chain(&pending);
+        let bytes = all.map(|(file, _)| file.file_size_in_bytes()).sum();
         failpoint::pass("seal.after-data-files")?;
         let mut segment = Segment {
             session: self.sealed.session,
@@ -95,24 +98,24 @@ impl SealWork {
             segment.manifests.push(manifest);
         }
         failpoint::pass("seal.after-manifest")?;
-        if let Some((changes, location)) = self.changes {
+        if let Some((mut changes, location)) = self.changes {
             let storage = &self.loaded.storage;
-            let run = write_keys(storage, changes, &location, &segment, (self.wid, &numbers));
+            changes.place(&numbers, &pending, &segment.ranges)?;
+            let run = write_keys(storage, changes, &location, &segment, self.wid);
             segment.key_run = Some(run.await?);
         }
         Ok((segment, sight))
     }
 }
 
-/// Writes the keys of the changes of a segment, whose files have rows of these numbers.
+/// Writes the keys of the changes of a segment.
 async fn write_keys(
     storage: &TableStorage,
     mut changes: SealedChanges,
     location: &str,
     segment: &Segment,
-    (wid, numbers): (String, &[Vec<u32>]),
+    wid: String,
 ) -> Result<KeyRunRef> {
-    changes.place(numbers, &segment.ranges)?;
     let identity = KeyRunIdentity {
         table: segment.table_uuid,
         wid,

@@ -12,16 +12,19 @@ use std::time::{Duration, Instant};
 
 use frazil_core::config::{NullValues, SinkConfig, TableConfig};
 use frazil_core::control::message::TableStamp;
+use frazil_core::control::segment::Segment;
 use frazil_core::control::task::TaskMachine;
 use frazil_core::control::writer::TableIndex;
 use frazil_core::convert::ColumnRules;
 use frazil_core::memory::Use;
+use frazil_core::metrics::{TableMetric, TaskMetric};
 use frazil_core::{Result, SinkError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Inbound;
 use super::changes::{OpenChanges, Reading};
+use super::counting::Waiting;
 use super::creation::refusal;
 use super::masking::Mask;
 use super::open::{OpenTable, segment_name, writer_settings};
@@ -34,6 +37,7 @@ use crate::failpoint;
 use crate::hub::{After, Hub, Outcome, TableHub, TableIdentKey, TableKey};
 use crate::keyrun::NAME_ENDS;
 use crate::memory::{Account, Draw};
+use crate::metrics::{TaskMetrics, wall_ms};
 use crate::runtime::Runtime;
 use crate::storage::may_pass;
 use crate::writer::{TableWriter, beside_data};
@@ -55,6 +59,7 @@ pub(crate) struct SessionContext {
     pub(crate) waits_until: Cell<Instant>,
     /// The task's place in the memory of the process.
     pub(crate) account: Account,
+    pub(crate) metrics: Arc<TaskMetrics>,
 }
 
 impl SessionContext {
@@ -114,6 +119,8 @@ pub(crate) struct TableSlot {
     pub(super) spec_settled: Cell<SpecSettled>,
     /// What people should know of this table and were not told yet.
     pub(super) notices: RefCell<Vec<String>>,
+    /// Since when its rows wait for a commit.
+    pub(super) waiting: Waiting,
 }
 
 impl TableSlot {
@@ -139,6 +146,7 @@ impl TableSlot {
             newer: None,
             spec_settled: Cell::default(),
             notices: RefCell::default(),
+            waiting: Waiting::default(),
         }
     }
 
@@ -149,6 +157,15 @@ impl TableSlot {
     /// Returns what people should know of this table, once.
     pub(crate) fn take_notices(&self) -> Vec<String> {
         self.notices.take()
+    }
+
+    pub(super) fn hub(&self) -> &TableHub {
+        &self.hub
+    }
+
+    /// Returns the rows that are in no segment yet.
+    pub(super) fn open_rows(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.rows)
     }
 
     pub(crate) fn key(&self) -> &TableKey {
@@ -197,6 +214,7 @@ impl TableSlot {
 
     pub(crate) fn leave(&mut self, session: Uuid) {
         self.open = None;
+        self.waiting = Waiting::default();
         self.forget_frame();
         self.hub.leave(session);
     }
@@ -229,6 +247,9 @@ impl TableSlot {
     pub(crate) fn due(&self, hub: &Hub, machine: &TaskMachine) -> Option<bool> {
         let may_seal = machine.may_seal(self.index);
         let open = self.open.as_ref().filter(|_| may_seal)?;
+        if open.changes.as_ref().is_some_and(OpenChanges::awaits_row) {
+            return None;
+        }
         let round = hub.round(self.interval());
         if open.opened_round.is_some_and(|opened| opened < round) {
             return Some(false);
@@ -317,6 +338,9 @@ impl TableSlot {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
+        if any {
+            self.waiting.took(wall_ms());
+        }
         if any && open.opened_round.is_none() {
             let round = hub.round(interval);
             open.opened_round = Some(round);
@@ -331,7 +355,7 @@ impl TableSlot {
     }
 
     /// Runs what moves rows. When it fails, some may be missing.
-    fn guarded(
+    pub(super) fn guarded(
         &mut self,
         machine: &mut TaskMachine,
         run: impl FnOnce(&mut Self, &TaskMachine) -> Result<()>,
@@ -355,8 +379,13 @@ impl TableSlot {
                 return Ok(());
             };
             let keep = open.resident_bytes().saturating_sub(bytes);
+            let mut keep = usize::try_from(keep).unwrap_or(usize::MAX);
+            if let Some(pending) = open.pending.writer_mut() {
+                pending.shrink_to(keep)?;
+                keep = keep.saturating_sub(pending.gathered_bytes() + pending.file_bytes());
+            }
             match &mut open.writer {
-                Some(writer) => writer.shrink_to(usize::try_from(keep).unwrap_or(usize::MAX)),
+                Some(writer) => writer.shrink_to(keep),
                 None => Ok(()),
             }
         })
@@ -368,6 +397,14 @@ impl TableSlot {
     }
 
     fn write_out(&mut self, context: &SessionContext, machine: &TaskMachine) -> Result<()> {
+        let begun = Instant::now();
+        let written = self.write_rows(context, machine);
+        let metrics = &context.metrics;
+        metrics.add_time(TaskMetric::WriteTime, begun.elapsed());
+        written
+    }
+
+    fn write_rows(&mut self, context: &SessionContext, machine: &TaskMachine) -> Result<()> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
@@ -401,6 +438,9 @@ impl TableSlot {
     ) -> Result<()> {
         self.guarded(machine, |table, machine| {
             table.write_out(context, machine)?;
+            if let Some(open) = &mut table.open {
+                open.pending.close()?;
+            }
             if let Some(open) = &mut table.open
                 && let Some(writer) = open.writer.take()
             {
@@ -429,6 +469,7 @@ impl TableSlot {
         let Some(open) = &mut self.open else {
             return Err(SinkError::internal("rows are open in a table that is not"));
         };
+        self.waiting.sealed(sealed.sequence);
         let rows = std::mem::take(&mut open.rows);
         open.opened_round = None;
         let changes = match &mut open.changes {
@@ -445,6 +486,7 @@ impl TableSlot {
         };
         let work = SealWork {
             files: std::mem::take(&mut open.closed),
+            pending: open.pending.take(),
             changes,
             loaded: open.loaded.clone(),
             wid: context.config.wid.clone(),
@@ -471,6 +513,7 @@ impl TableSlot {
             drop(held);
             let error = match result {
                 Ok(Ok((segment, sight))) => {
+                    count_segment(&hub, &segment);
                     hub.submit(segment, sight, urgent);
                     return failpoint::cut("seal.after-submit");
                 }
@@ -485,6 +528,17 @@ impl TableSlot {
                 error,
             }));
         });
+    }
+
+    /// The segment `sequence` is in a snapshot.
+    pub(super) fn count_durable(&mut self, sequence: u64) {
+        let metrics = self.hub.metrics();
+        metrics.add(TableMetric::Durable, 1);
+        if let Some(since_ms) = self.waiting.durable(sequence) {
+            let waited = u64::try_from(wall_ms() - since_ms).unwrap_or(0);
+            let waited = Duration::from_millis(waited);
+            metrics.values().add_time(TableMetric::DurableTime, waited);
+        }
     }
 
     /// A commit of this table succeeded, and this is known of the table after it.
@@ -506,5 +560,17 @@ impl TableSlot {
                 }
             }
         }
+    }
+}
+
+fn count_segment(hub: &TableHub, segment: &Segment) {
+    let files = segment.manifests.iter().map(|one| one.counts.data_files);
+    for (metric, count) in [
+        (TableMetric::Segments, 1),
+        (TableMetric::RowsWritten, segment.rows),
+        (TableMetric::FilesWritten, files.sum()),
+        (TableMetric::BytesWritten, segment.bytes),
+    ] {
+        hub.metrics().add(metric, count);
     }
 }

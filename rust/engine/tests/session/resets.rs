@@ -410,6 +410,7 @@ fn a_copied_property_is_ignored() {
 }
 
 // Injection: 54
+// Case: 31
 #[test]
 fn a_topic_that_was_made_again_begins_anew() {
     let bed = Bed::new(TABLE);

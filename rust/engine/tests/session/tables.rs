@@ -198,6 +198,7 @@ fn a_branch_gets_the_rows_and_main_gets_none() {
 }
 
 // Promise: a table that is replaced under open rows gets those rows, and the task says so
+// Case: 35
 #[test]
 fn a_table_made_anew_under_open_rows_gets_them_and_says_so() {
     let bed = Bed::new("db.orders");
@@ -218,6 +219,7 @@ fn a_table_made_anew_under_open_rows_gets_them_and_says_so() {
     assert_eq!(bed.ids("db.orders"), [3, 4, 5]);
 }
 
+// Case: 35
 #[test]
 fn offsets_of_a_dropped_table_are_not_held_against_its_successor() {
     let bed = Bed::new("db.orders").slow();

@@ -4,6 +4,7 @@
 //! topic is a list that loses and repeats what is sent to it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -246,6 +247,7 @@ fn run(deliveries: &mut [Delivery], time: Duration) {
 }
 
 // Promise: Workers that agree over a control topic commit each record once, with one snapshot per interval, though the topic loses and repeats messages and the leader changes.
+// Case: 32
 #[test]
 fn one_worker_commits_for_all_though_the_topic_loses_and_repeats_messages() {
     let bed = Bed::new(TABLE).with("iceberg.control.commit.interval-ms", "2000");
@@ -476,17 +478,23 @@ fn no_message_gives_or_takes_keys_of_changes() {
         };
         let bed = bed.with("tasks.max", "2");
         let cluster = Cluster::start(&bed, 2, NO_FAULTS);
-        // It comes before the first message that the task sends about its segment.
+        // The process that commits hears of the other one's segments from the topic alone.
+        let task = task(&bed, 1, &[0]);
+        let put = |offsets: Range<i64>| {
+            let rows = offsets.map(|id| changes::upsert_at((0, id), id, Some("x")));
+            changes::put(&task, rows);
+        };
+        // What comes before the coordinator's HELLO is not looked at, so there is one by then.
+        put(0..1);
+        task.until_durable(1);
+        // It comes before the first message that the task sends about its next segment.
         let (wid, sent) = (bed.config().wid, AtomicBool::new(false));
         *cluster.before.lock().unwrap() = Some(Box::new(move |bytes| {
             let other = tampered(&wid, bytes, change);
             let other = other.filter(|_| !sent.swap(true, Ordering::Relaxed));
             other.into_iter().collect()
         }));
-        // The process that commits hears of the other one's segments from the topic alone.
-        let task = task(&bed, 1, &[0]);
-        let rows = (0..5).map(|offset| changes::upsert_at((0, offset), offset, Some("x")));
-        changes::put(&task, rows);
+        put(1..5);
         task.until_durable(5);
         assert_eq!(bed.ids(TABLE), [0, 1, 2, 3, 4], "{mode}");
         let limit = Instant::now() + Duration::from_secs(20);
@@ -529,6 +537,7 @@ fn a_table_that_only_another_worker_was_told_of_is_committed() {
 }
 
 // Promise: the changes of all workers are committed by the one that leads, deletes alone too, and by the next leader after it
+// Case: 32
 #[test]
 fn changes_of_several_workers_go_through_the_topic() {
     for version in ["2", "3"] {

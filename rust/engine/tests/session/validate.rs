@@ -117,3 +117,28 @@ fn a_catalog_file_that_is_not_there_is_an_error_on_its_address() {
         &["CATALOG_UNAVAILABLE"],
     );
 }
+
+// Promise: a table with changes is refused at `validate` and at the start of a task when one of its engines is not known to read its deletes
+// Case: 29
+#[test]
+fn an_engine_that_reads_no_deletes_is_told_before_the_first_row() {
+    const ENGINES: &str = "frazil.engines";
+    const OWN: &str = "iceberg.table.db.orders.engines";
+    let bed = Bed::new(TABLE)
+        .with("iceberg.tables.default-mode", "upsert")
+        .with("iceberg.tables.default-id-columns", "id")
+        .with("iceberg.tables.auto-create-props.format-version", "3")
+        .with(ENGINES, "duckdb, athena");
+    let parts = ["ENGINE_READS_NO_DELETES", "athena", "format-version=2"];
+    assert_only(&problems(&bed), ENGINES, ValidationLevel::Error, &parts);
+    let Err(refused) = bed.open() else {
+        panic!("the task starts");
+    };
+    assert_eq!(refused.code(), "ENGINE_READS_NO_DELETES");
+    // What is said of the table counts before what is said of all.
+    let bed = bed.with(OWN, "duckdb");
+    assert_eq!(problems(&bed), []);
+    bed.open().expect("it starts").session.close();
+    let bed = bed.with(OWN, "athena");
+    assert_only(&problems(&bed), OWN, ValidationLevel::Error, &parts);
+}

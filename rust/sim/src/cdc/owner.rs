@@ -20,7 +20,7 @@ use frazil_core::index::files::IndexedFile;
 use frazil_core::index::follow::{Followed, NewFile};
 use frazil_core::index::orders::{Keys, Orders};
 use frazil_core::index::resolve::Resolution;
-use frazil_core::index::truncations::{Unsure, find_unsure};
+use frazil_core::index::truncations::{Truncations, Unsure};
 use frazil_core::index::{KeyForm, KeyNumber, Location};
 use frazil_core::rules::{Rule, enforced};
 use frazil_core::{Result, SinkError};
@@ -210,7 +210,7 @@ impl Owner {
         };
         let head = view.0.head;
         let followed = self.followed.take();
-        let followed = followed.filter(|known| known.may_follow(view, (BRANCH, head), &keys));
+        let followed = followed.filter(|known| known.unfit(view, (BRANCH, head), &keys).is_none());
         let mut followed = followed.unwrap_or_else(|| Followed::new(keys.clone()).with_dead_min(6));
         if let Err(error) = follow(&mut followed, &files, head, fails.then_some(rng)) {
             self.followed = Some(followed).filter(Followed::is_whole);
@@ -235,23 +235,29 @@ impl Owner {
         table: &mut Table,
     ) -> std::result::Result<Request, Unbuilt> {
         let files = view.files();
-        let parts: Vec<SegmentChanges<'_>> = segments
+        let new: Vec<Vec<IndexedFile>> = segments
             .iter()
-            .map(|(_, segment, sealed)| {
+            .map(|(_, _, sealed)| {
                 let files = sealed.files.iter();
                 let files = files
                     .map(|(path, file)| IndexedFile::new(Arc::clone(path), file.rows.len() as u64));
-                Ok(SegmentChanges {
-                    run: &sealed.run,
-                    ranges: &segment.ranges,
-                    files: files.collect::<Result<_>>()?,
-                })
+                files.collect::<Result<_>>()
             })
             .collect::<Result<_>>()?;
+        let parts: Vec<SegmentChanges<'_>> = segments
+            .iter()
+            .zip(&new)
+            .map(|((_, segment, sealed), files)| SegmentChanges {
+                run: &sealed.run,
+                ranges: &segment.ranges,
+                files,
+            })
+            .collect();
         let state = view.writer_state(WID, BRANCH)?;
         let bounds = state.iter().flat_map(|state| state.bounds());
         let bounds = bounds.map(|(partition, _)| partition);
-        if let Some(unsure) = find_unsure(&parts, self.orders.known(), bounds) {
+        let found = Truncations::begin(&parts, self.orders.known(), bounds);
+        if let Err(unsure) = found.and_then(|all| all.check(&parts)) {
             let Unsure {
                 segment,
                 partition,
@@ -260,7 +266,10 @@ impl Owner {
             let reason = RejectReason::TruncationUnsure { partition, other };
             return Err(Unbuilt::Unusable(segments[segment].0, reason));
         }
-        let located = LocatedChanges::find(followed.index(), self.orders.known(), &parts)?;
+        let new = parts.iter().flat_map(|part| part.files).cloned();
+        let mut located = LocatedChanges::begin(followed.index(), new.collect());
+        located.add(followed.index(), self.orders.known(), &parts)?;
+        located.finish();
         let path_of = |number: u32| followed.index().files().get(number).map(|file| &file.path);
         let vectors: BTreeMap<u32, DeletionVector> = located
             .files()
@@ -498,13 +507,6 @@ fn check_index(followed: &Followed, view: &View) -> std::result::Result<(), Unbu
                 "key {key} is at {expected:?}, the index says {found:?}"
             ));
         }
-    }
-    let keys = index.iter().count() as u64;
-    if index.keys() != keys {
-        return wrong(format!(
-            "the index has {keys} keys and counts {}",
-            index.keys()
-        ));
     }
     let dead = followed.dead();
     match dead <= 6.max(index.entries() as u64 / 4 + 1) {

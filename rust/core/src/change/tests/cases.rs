@@ -83,6 +83,7 @@ fn a_deleted_row_does_not_stay_as_its_last_update() {
 
 // Promise: a delete whose row before has only its key removes the row: rows are found by key, never by
 // the row before
+// Case: 2
 #[test]
 fn a_delete_with_nothing_but_its_key_before_it_finds_its_row() {
     let texts = [change("d", r#"{"id":1}"#, r#""lsn":9"#)];
@@ -109,6 +110,7 @@ fn a_row_that_comes_back_in_one_transaction_stays() {
 }
 
 // Promise: an insert that is sent again replaces its row and makes no second one
+// Case: 8
 #[test]
 fn an_insert_that_is_sent_again_makes_no_duplicate() {
     let texts = [change("c", r#"{"id":1,"v":"x"}"#, r#""lsn":7"#)];
@@ -295,6 +297,7 @@ fn an_error_shows_nothing_of_the_record() {
 
 // Promise: with soft deletes, a deleted row stays and is marked; a row that comes again is not; deleted
 // twice with a tombstone is deleted once
+// Case: 17
 #[test]
 fn a_softly_deleted_row_that_comes_again_is_no_longer_deleted() {
     let mut config = ChangeConfig::new(Envelope::preset("debezium").unwrap());
@@ -436,6 +439,7 @@ fn block_of_types(with_schema: bool) -> (Vec<u8>, FrameBuilder) {
 
 // Promise: a value that the source left out is recognised in each type, and never lands as a text, an
 // empty list or a zero; what is only like it is kept
+// Case: 18, 20
 #[test]
 fn values_left_out_are_recognised_in_every_type() {
     for with_schema in [true, false] {
@@ -477,6 +481,7 @@ fn values_left_out_are_recognised_in_every_type() {
 
 // Promise: a text that happens to be the placeholder is stored as it is where the source leaves nothing
 // out (MySQL), and where recognising is switched off
+// Case: 19
 #[test]
 fn a_text_like_the_placeholder_is_kept_where_nothing_is_left_out() {
     let row = format!(r#"{{"id":1,"v":"{LEFT_OUT}"}}"#);

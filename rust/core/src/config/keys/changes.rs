@@ -15,6 +15,7 @@ const FORMATS: &[&str] = &[
     "tabular-cdc",
 ];
 const TRUNCATE: &[&str] = &["fail", "ignore", "truncate"];
+const ABSENT: &[&str] = &["fail", "null"];
 const DELETES: &[&str] = &["auto"];
 const NO_DELETES: &str = "deletion vectors and position deletes follow from the format version of the \
                           table, equality deletes are never written, and `copy-on-write` is not \
@@ -76,6 +77,29 @@ pub(super) const CHANGES: Group = Group {
         .or("auto")
         .one_of(DELETES, NO_DELETES),
         Key::own(
+            "iceberg.tables.default-soft-delete-column",
+            String,
+            "A column that is true in rows that the source deleted, which stay with their last values, and \
+             false in all others. It is added to the table. Without this key a delete removes the row.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.tables.default-unavailable-values",
+            String,
+            "What becomes of a change whose source left values out (PostgreSQL's TOAST, Oracle's LOBs) when \
+             the table has no row to take them from. `fail`: it is an error of the record. `null`: they \
+             become null, and are counted.",
+        )
+        .or("fail")
+        .one_of(ABSENT, ""),
+        Key::own(
+            "iceberg.tables.default-unavailable-placeholder",
+            String,
+            "The text that stands in place of a value that the source left out; what it is in other types \
+             follows from it. Debezium's `unavailable.value.placeholder`.",
+        )
+        .or("__debezium_unavailable_value"),
+        Key::own(
             "iceberg.table.<name>.change-format",
             String,
             "As `iceberg.tables.default-change-format`, for this table.",
@@ -110,6 +134,28 @@ pub(super) const CHANGES: Group = Group {
             "As `iceberg.tables.default-delete-mode`, for this table.",
         )
         .one_of(DELETES, NO_DELETES),
+        Key::own(
+            "iceberg.table.<name>.soft-delete-column",
+            String,
+            "As `iceberg.tables.default-soft-delete-column`, for this table.",
+        )
+        .medium(),
+        Key::own(
+            "iceberg.table.<name>.unavailable-values",
+            String,
+            "As `iceberg.tables.default-unavailable-values`, for this table.",
+        )
+        .one_of(ABSENT, ""),
+        Key::own(
+            "iceberg.table.<name>.unavailable-placeholder",
+            String,
+            "As `iceberg.tables.default-unavailable-placeholder`, for this table.",
+        ),
+        Key::own(
+            "iceberg.table.<name>.engines",
+            List,
+            "As `frazil.engines`, for this table.",
+        ),
     ],
 };
 

@@ -69,11 +69,9 @@ pub(super) const PROCESS: Group = Group {
         Key::own(
             "frazil.engines",
             List,
-            "The engines that read and write the tables.",
-        )
-        .refused(
-            "the format is not chosen by engine yet; leave it out: tables are created with format \
-             version 2, or with `iceberg.tables.auto-create-props.format-version`",
+            "The engines that read the tables, as `name` or `name:version`. A table with changes is \
+             refused when one of them is not known to read its deletes (`docs/compatibility.md`). The \
+             format version does not follow from it.",
         ),
     ],
 };

@@ -1,7 +1,7 @@
 //! Modes of tables, and how changes are read.
 
 use super::*;
-use crate::change::{ChangeConfig, Place, TruncatePolicy};
+use crate::change::{AbsentPolicy, ChangeConfig, Place, TruncatePolicy};
 
 const UPSERT: (&str, &str) = ("iceberg.tables.default-mode", "upsert");
 const CDC: (&str, &str) = ("iceberg.tables.default-mode", "cdc");
@@ -210,6 +210,58 @@ fn several_tasks_with_changes_agree_or_are_told_to() {
     )]);
 }
 
+#[test]
+fn what_is_made_of_rows_that_the_table_has_is_read() {
+    let soft = ("iceberg.tables.default-soft-delete-column", "_deleted");
+    let read = changes(&[
+        CDC,
+        IDS,
+        soft,
+        ("iceberg.tables.default-unavailable-values", "null"),
+        ("iceberg.table.db.orders.unavailable-placeholder", "__gone"),
+    ])
+    .expect("changes");
+    assert_eq!(read.soft_delete.as_deref(), Some("_deleted"));
+    let unavailable = read.unavailable.expect("values are left out");
+    assert_eq!(unavailable.absent, AbsentPolicy::Null);
+    assert_eq!(unavailable.placeholder, "__gone");
+    let plain = changes(&[CDC, IDS]).expect("changes");
+    assert_eq!(
+        (plain.soft_delete, plain.unavailable),
+        (None, Some(Default::default()))
+    );
+    let config = SinkConfig::parse(&sound_with(&[CDC, IDS, soft]))
+        .0
+        .expect("sound");
+    let marks = config.tables[0].metadata_columns.iter();
+    let marks: Vec<_> = marks
+        .map(|column| (&column.source, column.name()))
+        .collect();
+    assert_eq!(marks, [(&MetadataSource::Deleted, "_deleted")]);
+    let metadata = ("iceberg.tables.metadata-columns", "_topic:_deleted");
+    let excluded = ("iceberg.tables.columns.exclude", "_deleted");
+    let inside = (soft.0, "a._deleted");
+    assert_refused(&[
+        (
+            &[CDC, IDS, soft, metadata],
+            soft.0,
+            "where records come from",
+        ),
+        (&[CDC, IDS, soft, excluded], soft.0, "left out of the table"),
+        (&[CDC, IDS, inside], soft.0, "inside of another column"),
+        (&[CDC, IDS, (soft.0, "id")], soft.0, "column of the key"),
+        (
+            &[
+                UPSERT,
+                IDS,
+                ("iceberg.table.db.orders.unavailable-values", "null"),
+            ],
+            "iceberg.table.db.orders.unavailable-values",
+            "leave no values out",
+        ),
+    ]);
+}
+
 // Promise: a key for changes that no table obeys is refused by its name
 #[test]
 fn keys_that_no_table_obeys_are_refused() {
@@ -223,6 +275,9 @@ fn keys_that_no_table_obeys_are_refused() {
         ("truncate", "ignore"),
         ("before-is-whole", "true"),
         ("delete-mode", "auto"),
+        ("soft-delete-column", "_deleted"),
+        ("unavailable-values", "null"),
+        ("unavailable-placeholder", "__left_out"),
     ] {
         let key = format!("iceberg.tables.default-{own}");
         assert_refused(&[

@@ -278,6 +278,18 @@ fn rejections_between_rebalances_are_no_conflict() {
 }
 
 #[test]
+fn records_that_a_commit_found_out_are_no_conflict() {
+    let mut task = task(1);
+    for round in 0..10 {
+        let session = task.session();
+        let reason = "no row has the values of record 7".to_owned();
+        task.outcome(session, 0, 0, Verdict::SetAside(reason));
+        let begun = tick(&mut task, 0, 100 + round).unwrap();
+        assert!(begun.reason.contains("record 7"), "{}", begun.reason);
+    }
+}
+
+#[test]
 fn expired_segments_start_over_and_are_no_conflict() {
     let mut task = task(1);
     for round in 0..10 {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use frazil_core::change::window::KnownOrders;
+use frazil_core::change::window::{KnownOrders, LeftRow};
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
 use frazil_core::commit::summary::FileChanges;
@@ -13,8 +13,9 @@ use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::segment::partition_number;
 use frazil_core::index::changed::{LocatedChanges, Pending, SegmentChanges as RunOf};
 use frazil_core::index::files::IndexedFile;
+use frazil_core::index::pieces::Pieces;
 use frazil_core::index::resolve::Resolution;
-use frazil_core::index::truncations::{Unsure, find_unsure};
+use frazil_core::index::truncations::{Truncations, Unsure};
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{DataFile, ManifestFile, SchemaRef, Struct};
 
@@ -22,28 +23,38 @@ use super::super::Layout;
 use super::super::manifest::{build as build_manifest, metadata_location};
 use super::super::replace::{Removed, ReplacePlace, replace_entries};
 use super::super::rewrite::EntryKey;
+use super::complete::{Making, complete};
 use super::segments::NewManifest;
-use super::{Built, ChangedAttempt, SegmentChanges, Unbuilt, Written, WrittenManifest};
+use super::{
+    Built, ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt, Written, WrittenManifest,
+};
 use crate::catalog::LoadedTable;
 use crate::delete::{FileDeletes, KnownDeletes, write_deletes};
 use crate::failpoint;
 use crate::index::Tracked;
+use crate::keyrun::KeyRun;
+use crate::memory::{Draw, Memory};
+use crate::runtime::compute;
 use crate::writer::beside_data;
 
+/// Changes that are held at a time, of all segments of a commit. Tests see many pieces.
+const PIECE_ROWS: usize = if cfg!(test) { 4 } else { 128 << 10 };
+/// Those of one segment at least.
+const PIECE_ROWS_MIN: usize = if cfg!(test) { 1 } else { 512 };
+
 /// The deleted rows of files that a commit deletes rows of.
-type Known = BTreeMap<Arc<str>, KnownDeletes>;
+pub(super) type Known = BTreeMap<Arc<str>, KnownDeletes>;
 
 /// Resolves `parts`, the changes of the attempt's segments, and writes what they come to.
 pub(super) async fn build(
-    tracked: &mut Tracked,
-    orders: &KnownOrders,
+    (table, memory): (&ChangedTable, &Arc<Memory>),
+    (tracked, orders): (&mut Tracked, &KnownOrders),
     attempt: &ChangedAttempt<'_>,
     old: Vec<ManifestFile>,
     parts: &[&SegmentChanges],
+    mut held: Draw,
 ) -> Result<(Built, Written), Unbuilt> {
-    let changes = segment_changes(attempt, parts)?;
-    check_truncations(attempt, orders, &changes)?;
-    let located = LocatedChanges::find(tracked.index(), orders, &changes)?;
+    let mut located = compute(|| locate(tracked, orders, attempt, parts, &mut held)).await?;
     let paths = located.files().into_iter();
     let paths: BTreeSet<Arc<str>> = paths
         .filter_map(|number| path_of(tracked, number))
@@ -51,11 +62,19 @@ pub(super) async fn build(
     let (live, storage) = (&tracked.live, &attempt.loaded.storage);
     let kept = |path: &str| tracked.kept.deletes(path);
     let known = live.deletes_of(storage, &paths, kept).await?;
-    let (made, noted) = located.resolve(tracked.index(), |number| {
+    let vectors = known.values().map(|known| known.vector.memory_bytes());
+    held.resize(held.bytes() + vectors.sum::<usize>() as u64);
+    let making = (table, memory);
+    let found = (&known, &mut located);
+    let files = make_rows(making, (tracked, orders), attempt, parts, found).await?;
+    note_leaving(tracked, &known, &mut located);
+    failpoint::pass("commit.after-complete")?;
+    let vector_of = |number| {
         let known = known.get(&path_of(tracked, number)?)?;
         Some(&known.vector)
-    })?;
-    tracked.index().check_room(&made.delta, tracked.room())?;
+    };
+    let (made, noted) = compute(|| located.resolve(tracked.index(), vector_of)).await?;
+    tracked.check_room(&made.delta)?;
     failpoint::pass("commit.after-resolve")?;
     let mut work = Work {
         attempt,
@@ -66,6 +85,7 @@ pub(super) async fn build(
         number: 0,
     };
     work.add_segments(&made).await?;
+    work.add_completed(files).await?;
     let (deletes, removed) = work.deletes(tracked, &made, &known)?;
     let deletes = work.write_deletes(deletes).await?;
     failpoint::pass("commit.after-deletes")?;
@@ -74,7 +94,12 @@ pub(super) async fn build(
     for (path, bytes) in work.written {
         tracked.keep_manifest(&path, bytes);
     }
+    // Until it is known whether the table has it.
+    let vectors = deletes.iter().map(|(_, known)| known.vector.memory_bytes());
+    let waits = made.delta.memory_bytes() + noted.memory_bytes() + vectors.sum::<usize>();
+    held.resize(waits as u64);
     let pending = Written {
+        _held: held,
         pending: Pending {
             commit_id: attempt.commit_id,
             snapshot_id: attempt.snapshot_id,
@@ -92,50 +117,118 @@ pub(super) async fn build(
     Ok((built, pending))
 }
 
-fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {
+/// Makes the rows that lack values; returns the files that have them.
+async fn make_rows(
+    (table, memory): (&ChangedTable, &Arc<Memory>),
+    (tracked, orders): (&Tracked, &KnownOrders),
+    attempt: &ChangedAttempt<'_>,
+    parts: &[&SegmentChanges],
+    (known, located): (&Known, &mut LocatedChanges),
+) -> Result<Vec<DataFile>, Unbuilt> {
+    let making = Making {
+        table,
+        memory,
+        tracked,
+        attempt,
+        parts,
+        known,
+        orders,
+    };
+    let completed = complete(making, located.incomplete()).await?;
+    let files = completed.files.iter();
+    let files = files.map(|file| IndexedFile::new(file.file_path(), file.record_count()));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    located.complete(files, &completed.rows, completed.nulled)?;
+    Ok(completed.files)
+}
+
+/// Keeps in mind where the rows lie that get another key with a later record.
+fn note_leaving(tracked: &Tracked, known: &Known, located: &mut LocatedChanges) {
+    for (key, at) in located.leaving().to_vec() {
+        let Some(path) = path_of(tracked, at.file) else {
+            continue;
+        };
+        let mut deletes = known.get(&path).into_iter();
+        let is_gone = deletes.any(|known| known.vector.contains(u64::from(at.row)));
+        let live = tracked.live.data.get(&path).filter(|_| !is_gone);
+        if let Some(live) = live {
+            let (bytes, row) = (live.bytes, at.row);
+            located.leave(key, LeftRow { path, bytes, row });
+        }
+    }
+}
+
+pub(super) fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {
     let file = tracked.index().files().get(number);
     file.map(|file| Arc::clone(&file.path))
 }
 
-/// Refuses the segment of a truncation of which nobody knows what came before it.
-fn check_truncations(
+/// Finds the last change of each key of the attempt's segments, piece by piece; counts in `held` what it
+/// takes.
+fn locate(
+    tracked: &Tracked,
+    orders: &KnownOrders,
+    attempt: &ChangedAttempt<'_>,
+    parts: &[&SegmentChanges],
+    held: &mut Draw,
+) -> Result<LocatedChanges, Unbuilt> {
+    let files = parts.iter().flat_map(|part| &part.files).cloned();
+    let mut located = LocatedChanges::begin(tracked.index(), files.collect());
+    let step = (PIECE_ROWS / parts.len().max(1)).max(PIECE_ROWS_MIN);
+    let sources = parts.iter().map(|part| part.run.changes(step));
+    let mut pieces = Pieces::new(sources.collect::<Result<Vec<_>>>()?);
+    let mut truncations = None;
+    while let Some(runs) = pieces.next_piece()? {
+        let segments = attempt.segments.iter().zip(parts).zip(&runs);
+        let changes = segments.map(|(((_, segment), part), run)| RunOf {
+            run,
+            ranges: &segment.ranges,
+            files: &part.files,
+        });
+        let changes: Vec<RunOf<'_>> = changes.collect();
+        if truncations.is_none() {
+            truncations = Some(find_truncations(attempt, orders, &changes)?);
+        }
+        if let Some(Err(unsure)) = truncations.as_ref().map(|all| all.check(&changes)) {
+            return Err(refused(attempt, unsure));
+        }
+        located.add(tracked.index(), orders, &changes)?;
+        let read: usize = runs.iter().map(KeyRun::memory_bytes).sum();
+        let bytes = located.memory_bytes() + pieces.memory_bytes() + read;
+        held.resize(bytes as u64);
+    }
+    located.finish();
+    held.resize(located.memory_bytes() as u64);
+    Ok(located)
+}
+
+/// Finds the truncations in the first piece of the attempt's changes; one of which nobody knows what came
+/// before it refuses its segment.
+fn find_truncations(
     attempt: &ChangedAttempt<'_>,
     orders: &KnownOrders,
     parts: &[RunOf<'_>],
-) -> Result<(), Unbuilt> {
+) -> Result<Truncations, Unbuilt> {
     let state = state_of(&attempt.loaded.metadata, attempt.wid, attempt.branch)?;
     let bounds = state.iter().flat_map(WriterState::bounds);
     let of_table = bounds.map(|(partition, _)| partition);
-    let Some(unsure) = find_unsure(parts, orders, of_table) else {
-        return Ok(());
-    };
+    let found = Truncations::begin(parts, orders, of_table);
+    found.map_err(|unsure| refused(attempt, unsure))
+}
+
+fn refused(attempt: &ChangedAttempt<'_>, unsure: Unsure) -> Unbuilt {
     let Unsure {
         segment,
         partition,
         other,
     } = unsure;
-    let index = attempt.segments.get(segment).map(|(index, _)| *index);
-    let index = index.ok_or_else(|| SinkError::internal("a truncation is of no segment"))?;
-    let reason = RejectReason::TruncationUnsure { partition, other };
-    Err(Unbuilt::Unusable(index, reason))
-}
-
-/// Describes what the attempt's segments change.
-fn segment_changes<'p>(
-    attempt: &'p ChangedAttempt<'_>,
-    parts: &[&'p SegmentChanges],
-) -> Result<Vec<RunOf<'p>>> {
-    let segments = attempt.segments.iter().zip(parts);
-    let changes = segments.map(|((_, segment), part)| {
-        let files = part.manifests.iter().flat_map(|manifest| &manifest.files);
-        let files = files.map(|file| IndexedFile::new(file.file_path(), file.record_count()));
-        Ok(RunOf {
-            run: &part.run,
-            ranges: &segment.ranges,
-            files: files.collect::<Result<_>>()?,
-        })
-    });
-    changes.collect()
+    match attempt.segments.get(segment) {
+        Some((index, _)) => {
+            let reason = RejectReason::TruncationUnsure { partition, other };
+            Unbuilt::Unusable(*index, reason)
+        }
+        None => SinkError::internal("a truncation is of no segment").into(),
+    }
 }
 
 /// What an attempt writes.
@@ -184,6 +277,17 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Lists the files with the rows that the commit has made.
+    async fn add_completed(&mut self, files: Vec<DataFile>) -> Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let metadata = &self.attempt.loaded.metadata;
+        let Layout { spec_id, .. } = Layout::of(metadata);
+        let schema = Arc::clone(metadata.current_schema());
+        self.write_manifest(&schema, spec_id, files).await
     }
 
     /// Writes a manifest of the commit's own and lists it.

@@ -1,13 +1,16 @@
 //! What the segments of a commit change: their key runs, and the new files that these are about.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::{SealedManifest, Segment};
-use frazil_core::index::files::NamedRows;
+use frazil_core::index::files::{IndexedFile, NamedRows};
 use frazil_core::index::orders::Keys;
+use frazil_core::index::pieces::MoreChanges;
+use frazil_core::memory::Use;
 use frazil_core::{Result, SinkError};
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{DataFile, Manifest, SchemaRef};
@@ -18,11 +21,15 @@ use super::super::sealed::is_data_path;
 use super::{ChangedAttempt, Unbuilt};
 use crate::catalog::LoadedTable;
 use crate::index::Tracked;
-use crate::keyrun::{Effect, KeyRun, KeyRunBounds, KeyRunIdentity, read_key_run};
+use crate::keyrun::{Effect, KeyRun, KeyRunBounds, KeyRunIdentity, StoredRun, fetch_key_run};
+use crate::memory::{Draw, Memory};
 use crate::redact;
+use crate::runtime::compute;
 
-/// Memory of one change while its commit is made.
-pub(super) const CHANGE_BYTES: u64 = 192;
+/// What a new file takes in memory while its commit is made, about: its entry with metrics.
+const FILE_BYTES: usize = 2_048;
+/// Changes that are looked at, at a time.
+const CHECKED_ROWS: usize = 8_192;
 /// Segments that are read at the same time.
 const READS: usize = 4;
 
@@ -32,7 +39,11 @@ pub(in super::super) struct SegmentChanges {
     /// What its keys are.
     keys: Keys,
     pub(super) manifests: Vec<NewManifest>,
-    pub(super) run: KeyRun,
+    /// The files of these, one manifest after the other.
+    pub(super) files: Vec<IndexedFile>,
+    pub(super) run: StoredRun,
+    /// What all of that takes.
+    _held: Draw,
 }
 
 /// A manifest of a segment, and its files.
@@ -49,13 +60,14 @@ pub(super) struct NewManifest {
 pub(super) async fn read(
     tracked: &Tracked,
     attempt: &ChangedAttempt<'_>,
+    memory: &Arc<Memory>,
     read: &mut BTreeMap<usize, SegmentChanges>,
 ) -> Result<(), Unbuilt> {
     read.retain(|_, known| known.keys == *tracked.keys());
     let missing = attempt.segments.iter();
     let missing = missing.filter(|(index, _)| !read.contains_key(index));
     let reads = missing.map(|(index, segment)| async move {
-        let changes = read_one(tracked, attempt, segment).await;
+        let changes = read_one(tracked, attempt, memory, segment).await;
         changes
             .map(|changes| (*index, changes))
             .map_err(|error| match error {
@@ -79,6 +91,7 @@ enum Unread {
 async fn read_one(
     tracked: &Tracked,
     attempt: &ChangedAttempt<'_>,
+    memory: &Arc<Memory>,
     segment: &Segment,
 ) -> Result<SegmentChanges, Unread> {
     let LoadedTable {
@@ -99,11 +112,10 @@ async fn read_one(
     for sealed in &segment.manifests {
         manifests.push(read_manifest(attempt.loaded, sealed).await?);
     }
-    let file_rows: Vec<u64> = manifests
-        .iter()
-        .flat_map(|manifest| &manifest.files)
-        .map(DataFile::record_count)
-        .collect();
+    let files = manifests.iter().flat_map(|manifest| &manifest.files);
+    let files = files.map(|file| IndexedFile::new(file.file_path(), file.record_count()));
+    let files: Vec<IndexedFile> = files.collect::<Result<_>>().map_err(Unread::Failed)?;
+    let file_rows: Arc<[u64]> = files.iter().map(|file| u64::from(file.rows)).collect();
     let keys = tracked.keys().clone();
     let identity = KeyRunIdentity {
         table: segment.table_uuid,
@@ -116,31 +128,57 @@ async fn read_one(
     };
     let bounds = KeyRunBounds {
         partitions: segment.ranges.len(),
-        file_rows: &file_rows,
+        file_rows: Arc::clone(&file_rows),
     };
-    match read_key_run(storage, announced, &identity, &bounds).await {
-        Ok(run) if !names_all_rows(&run, &file_rows) => {
-            Err(unusable("not every row of its files has one key".into()))
-        }
-        Ok(run) => Ok(SegmentChanges {
-            keys,
-            manifests,
-            run,
-        }),
-        Err(error) if is_gone(&error) => Err(unusable(error.report())),
-        Err(error) => Err(Unread::Failed(error)),
+    let run = match fetch_key_run(storage, announced, &identity, bounds).await {
+        Err(error) if is_gone(&error) => return Err(unusable(error.report())),
+        run => run.map_err(Unread::Failed)?,
+    };
+    match compute(|| names_all_rows(&run, &file_rows)).await {
+        Ok(true) => {}
+        Ok(false) => return Err(unusable("not every row of its files has one key".into())),
+        Err(error) => return Err(unusable(error.report())),
     }
+    let mut pending = run.pending().iter();
+    if !pending.all(|file| is_data_path(metadata, &file.path)) {
+        return Err(unusable(
+            "its pending files are not below the table's data location".into(),
+        ));
+    }
+    let listed = manifests.iter().map(|manifest| manifest.bytes.len());
+    let bytes = run.memory_bytes() + listed.sum::<usize>() + files.len() * FILE_BYTES;
+    Ok(SegmentChanges {
+        keys,
+        manifests,
+        files,
+        run,
+        _held: memory.draw(Use::Commits, bytes as u64),
+    })
 }
 
 /// Tells whether each row of the files is that of one change: a row without a key would be there for ever,
 /// and one with two would have only one of them.
-fn names_all_rows(run: &KeyRun, file_rows: &[u64]) -> bool {
+///
+/// # Errors
+///
+/// `KEY_RUN_UNUSABLE`.
+fn names_all_rows(run: &StoredRun, file_rows: &[u64]) -> Result<bool> {
     let mut named = NamedRows::new(file_rows.iter().copied());
-    let all = run.changes().iter().all(|change| match change.effect {
-        Effect::Upsert(at) => named.name(at),
-        Effect::Delete | Effect::Truncate => true,
-    });
-    all && named.is_complete()
+    let mut pending = NamedRows::new(run.pending().iter().map(|file| file.rows));
+    let mut changes = run.changes(CHECKED_ROWS)?;
+    let mut part = KeyRun::default();
+    while changes.more(&mut part)? {
+        let all = part.changes().iter().all(|change| match change.effect {
+            Effect::Upsert(at) => named.name(at),
+            Effect::Pending(at) | Effect::Mark(at) => pending.name(at),
+            Effect::Delete | Effect::Truncate => true,
+        });
+        if !all {
+            return Ok(false);
+        }
+        part.clear();
+    }
+    Ok(named.is_complete() && pending.is_complete())
 }
 
 /// Tells whether no waiting brings a file back: then the session writes its rows again.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
-use frazil_core::change::Order;
+use frazil_core::change::pending::pending_schema;
+use frazil_core::change::{Order, PendingFile};
 use frazil_core::commit::plan;
 use frazil_core::commit::summary::{counters, operation};
 use frazil_core::control::segment::FileCounts;
@@ -41,6 +42,8 @@ pub(super) struct Op {
     pub(super) row: Option<Row>,
     /// Whether the source's table was emptied.
     pub(super) empties: bool,
+    /// Whether the source left `v` out of the row.
+    pub(super) lacks: bool,
     pub(super) order: Option<Vec<u8>>,
 }
 
@@ -50,7 +53,16 @@ pub(super) fn put(row: Row) -> Op {
         id: row.0,
         row: Some(row),
         empties: false,
+        lacks: false,
         order: None,
+    }
+}
+
+/// An upsert without `v`.
+pub(super) fn lacking(id: i64, part: i32) -> Op {
+    Op {
+        lacks: true,
+        ..put((id, part, 0))
     }
 }
 
@@ -60,6 +72,7 @@ pub(super) fn delete(id: i64) -> Op {
         id,
         row: None,
         empties: false,
+        lacks: false,
         order: None,
     }
 }
@@ -112,7 +125,7 @@ impl Random {
 pub(super) fn key_of_it() -> ChangedTable {
     ChangedTable {
         id_columns: vec!["id".into()],
-        case_insensitive: false,
+        ..ChangedTable::default()
     }
 }
 
@@ -207,10 +220,47 @@ impl Changed {
         writer.seal().unwrap().wait().await.unwrap()
     }
 
+    /// Writes rows that lack `v`, as a task does.
+    async fn write_pending(&mut self, rows: &[Row]) -> Vec<PendingFile> {
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        self.files += 1;
+        let loaded = self.world.load().await;
+        let metadata = &loaded.metadata;
+        let schema = Arc::new(pending_schema(metadata.current_schema()).unwrap());
+        let arrow = Arc::new(schema_to_arrow_schema(&schema).unwrap());
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0))),
+            Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.1))),
+            Arc::new(Int64Array::new_null(rows.len())),
+            Arc::new(StringArray::from(vec!["3"; rows.len()])),
+        ];
+        let spec = Arc::new(iceberg::spec::PartitionSpec::unpartition_spec());
+        let name = format!("frazil-w-{}-pending", self.files);
+        let config = TableWriterConfig::new(schema, spec, metadata.location(), name);
+        let runtime = tokio::runtime::Handle::current();
+        let mut writer = TableWriter::new(config, loaded.storage.clone(), runtime).unwrap();
+        let batch = RecordBatch::try_new(arrow, columns).unwrap();
+        writer.write(batch).unwrap();
+        let files = writer.seal().unwrap().wait().await.unwrap();
+        let files = files.iter().map(|file| PendingFile {
+            path: file.file_path().to_owned(),
+            bytes: file.file_size_in_bytes(),
+            rows: file.record_count(),
+        });
+        files.collect()
+    }
+
     /// Seals the changes of `session`, read from the source partition `partition`.
     pub(super) async fn segment(&mut self, session: u128, partition: i32, ops: &[Op]) -> Segment {
-        let rows: Vec<Row> = ops.iter().filter_map(|op| op.row).collect();
+        let rows = ops.iter().filter(|op| !op.lacks);
+        let rows: Vec<Row> = rows.filter_map(|op| op.row).collect();
         let files = self.write(&rows).await;
+        let lacking = ops.iter().filter(|op| op.lacks);
+        let lacking: Vec<Row> = lacking.filter_map(|op| op.row).collect();
+        let pending = self.write_pending(&lacking).await;
+        let mut next_pending = 0..;
         let loaded = self.world.load().await;
         // Where each row went; equal rows are told by their order.
         let mut places: BTreeMap<Row, VecDeque<Location>> = BTreeMap::new();
@@ -224,11 +274,16 @@ impl Changed {
         let end = start + ops.len() as i64;
         self.offsets.insert(partition, end);
         let mut run = KeyRun::default();
+        run.set_pending(pending);
         let hasher = KeyHasher::new(KeyForm::Exact, loaded.metadata.uuid());
         for (offset, op) in (start..).zip(ops) {
             let effect = match &op.row {
                 None if op.empties => Effect::Truncate,
                 None => Effect::Delete,
+                Some(_) if op.lacks => Effect::Pending(Location {
+                    file: 0,
+                    row: next_pending.next().unwrap(),
+                }),
                 Some(row) => Effect::Upsert(places.get_mut(row).unwrap().pop_front().unwrap()),
             };
             let key = match op.empties {
@@ -275,6 +330,10 @@ impl Changed {
         for op in ops {
             match op.row {
                 None if op.empties => self.model.clear(),
+                Some((id, part, _)) if op.lacks => {
+                    let (.., v) = self.model[&id];
+                    self.model.insert(id, (id, part, v));
+                }
                 Some(row) => drop(self.model.insert(op.id, row)),
                 None => drop(self.model.remove(&op.id)),
             }

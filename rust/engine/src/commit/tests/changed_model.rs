@@ -1,7 +1,9 @@
 //! Random streams of changes through whole commits, against a map: several sessions, orders, lost
 //! answers, late requests, other writers before and between attempts, ends of the process.
 
-use super::changed::{Changed, Foreign, Op, Random, Row, delete, put};
+use std::collections::BTreeSet;
+
+use super::changed::{Changed, Foreign, Op, Random, Row, delete, lacking, put};
 use super::changed_races::{Racing, Turn};
 use super::*;
 
@@ -23,12 +25,21 @@ impl Stream {
         (id, self.random.below(3) as i32, self.next_value)
     }
 
-    fn ops(&mut self, count: u64) -> Vec<Op> {
+    /// Makes changes; `there` are the keys that have a row, as far as is known.
+    fn ops(&mut self, count: u64, there: &mut BTreeSet<i64>) -> Vec<Op> {
         let ops = (0..count).map(|_| {
             let id = self.random.below(KEYS) as i64;
-            let op = match self.random.below(3) {
+            let op = match self.random.below(4) {
                 0 => delete(id),
+                // By orders, a row may take its value from a change that counts for nothing else.
+                1 if !self.ordered && there.contains(&id) => {
+                    lacking(id, self.random.below(3) as i32)
+                }
                 _ => put(self.row(id)),
+            };
+            match op.row {
+                Some(_) => there.insert(id),
+                None => there.remove(&id),
             };
             if !self.ordered {
                 return op;
@@ -58,11 +69,11 @@ impl Stream {
     }
 }
 
-async fn foreign(table: &mut Changed, stream: &mut Stream) -> Option<Foreign> {
+async fn foreign(table: &mut Changed, stream: &mut Stream, may_delete: bool) -> Option<Foreign> {
     let rows: Vec<i64> = table.model.keys().copied().collect();
     Some(match stream.random.below(4) {
         0 if !rows.is_empty() => table.foreign_compaction().await,
-        1 if !rows.is_empty() => {
+        1 if !rows.is_empty() && may_delete => {
             let gone: Vec<i64> = rows.into_iter().step_by(2).collect();
             table.foreign_delete(&gone).await
         }
@@ -80,7 +91,7 @@ async fn foreign(table: &mut Changed, stream: &mut Stream) -> Option<Foreign> {
     })
 }
 
-async fn turns(table: &mut Changed, stream: &mut Stream) -> (Vec<Turn>, Vec<Op>) {
+async fn turns(table: &mut Changed, stream: &mut Stream, may_delete: bool) -> (Vec<Turn>, Vec<Op>) {
     let mut all = Vec::new();
     for _ in 0..stream.random.below(3) {
         all.push(match stream.random.below(6) {
@@ -93,7 +104,7 @@ async fn turns(table: &mut Changed, stream: &mut Stream) -> (Vec<Turn>, Vec<Op>)
     }
     // One that was prepared for the rows as they are fits only the first submission.
     if stream.random.below(3) == 0
-        && let Some(change) = foreign(table, stream).await
+        && let Some(change) = foreign(table, stream, may_delete).await
     {
         let effect = change.effect().to_vec();
         all.insert(0, Turn::Foreign(change));
@@ -122,22 +133,28 @@ async fn run(seed: u64) {
             stream.known.clear();
         }
         if stream.random.below(4) == 0
-            && let Some(change) = foreign(&mut table, &mut stream).await
+            && let Some(change) = foreign(&mut table, &mut stream, true).await
         {
             table.commit_foreign(change).await;
         }
         let mut batch = Vec::new();
         let mut all = Vec::new();
+        // Rows that others may delete meanwhile are none to take values from.
+        let may_delete = stream.random.below(2) == 0;
+        let mut there: BTreeSet<i64> = match may_delete {
+            true => BTreeSet::new(),
+            false => table.model.keys().copied().collect(),
+        };
         for session in 1..=1 + stream.random.below(2) {
             for _ in 0..=stream.random.below(2) {
                 let count = 1 + stream.random.below(6);
-                let ops = stream.ops(count);
+                let ops = stream.ops(count, &mut there);
                 let segment = table.segment(session.into(), session as i32, &ops).await;
                 batch.push(segment);
                 all.extend(ops);
             }
         }
-        let (turns, before) = turns(&mut table, &mut stream).await;
+        let (turns, before) = turns(&mut table, &mut stream, may_delete).await;
         racing.next(turns);
         let outcomes = table.committer.commit(batch.clone()).await;
         assert_eq!(letters(&outcomes), "D".repeat(batch.len()), "seed {seed}");

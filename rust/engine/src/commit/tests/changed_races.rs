@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
+use frazil_core::limits::COMMITS_AT_ONCE;
 use frazil_core::{Result, SinkError};
 
 use super::changed::{Changed, Foreign, committer_of};
 use super::*;
 use crate::catalog::{CommitOutcome, TableCommit};
+use crate::commit::Looks;
 
 /// What happens to one submission.
 #[derive(Debug)]
@@ -32,6 +34,9 @@ pub(super) struct Racing {
     turns: Mutex<VecDeque<Turn>>,
     held: tokio::sync::Mutex<Vec<(bool, LoadedTable, TableCommit)>>,
     pub(super) submissions: Mutex<u32>,
+    /// Whose turns are all taken, by others, once the table is loaded.
+    pub(super) taken: Mutex<Option<Looks>>,
+    takers: Mutex<Vec<tokio::task::AbortHandle>>,
 }
 
 impl Racing {
@@ -42,6 +47,8 @@ impl Racing {
             turns: Mutex::default(),
             held: Default::default(),
             submissions: Mutex::default(),
+            taken: Mutex::default(),
+            takers: Mutex::default(),
         });
         changed.committer = committer_of(racing.clone(), &changed.world.ident);
         racing
@@ -62,6 +69,27 @@ impl Racing {
         self.turns.lock().unwrap().clear();
     }
 
+    /// Lets others have all turns of the catalog, also the one of the caller when it ends.
+    async fn take_turns(&self) {
+        let Some(looks) = self.taken.lock().unwrap().take() else {
+            return;
+        };
+        for _ in 0..COMMITS_AT_ONCE {
+            let looks = looks.clone();
+            let taker = async move { looks.in_turn(std::future::pending::<()>()).await };
+            let taker = tokio::spawn(taker).abort_handle();
+            self.takers.lock().unwrap().push(taker);
+        }
+        // On a runtime of one thread all of them have asked then.
+        tokio::task::yield_now().await;
+    }
+
+    /// Gives them back.
+    pub(super) fn give_turns(&self) {
+        let takers = std::mem::take(&mut *self.takers.lock().unwrap());
+        takers.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+
     async fn release(&self, before_load: bool) {
         let mut held = self.held.lock().await;
         let (now, later): (Vec<_>, Vec<_>) = held
@@ -80,6 +108,7 @@ impl Racing {
 impl Catalog for Racing {
     async fn load_table(&self, ident: &TableIdent) -> Result<LoadedTable> {
         self.release(true).await;
+        self.take_turns().await;
         self.inner.load_table(ident).await
     }
 

@@ -117,6 +117,7 @@ async fn the_operation_says_what_a_commit_did() {
 }
 
 // Promise: A table that is upgraded from format version 2 to 3 keeps its deleted rows: the first change of a data file folds its position deletes into its vector.
+// Case: 24
 #[tokio::test]
 async fn an_upgrade_folds_position_deletes_into_vectors() {
     let mut table = Changed::new("t", FormatVersion::V2).await;
@@ -167,6 +168,7 @@ async fn row_ids(table: &Changed) -> BTreeMap<String, i64> {
 }
 
 // Row ids of version 3 stay what they are when a manifest loses entries.
+// Case: 25
 #[tokio::test]
 async fn row_ids_stay_when_files_go() {
     let mut table = Changed::new("t", FormatVersion::V3).await;

@@ -129,6 +129,7 @@ fn changes_of_debezium_end_in_the_rows_of_the_source() {
 }
 
 // Promise: an update that moves a row to another partition leaves one row, in the new partition
+// Case: 3
 #[test]
 fn an_update_may_move_a_row_to_another_partition() {
     for version in ["2", "3"] {
@@ -184,6 +185,7 @@ fn a_killed_task_goes_on_as_if_nothing_was() {
     assert_eq!(seen(&bed, TABLE), model);
 }
 
+// Case: 9
 #[test]
 fn two_tasks_change_rows_of_one_table() {
     let bed = bed("cdc")

@@ -35,6 +35,7 @@ fn bed_of(tolerant_too: bool) -> Bed {
 }
 
 // Promise: A truncation empties a table whose changes come through one partition; where there are changes of several it is an error of its record, and no row goes.
+// Case: 14
 #[test]
 fn a_truncation_is_applied_where_one_partition_has_all_changes() {
     let bed = bed_of(true);

@@ -206,6 +206,7 @@ fn column_rules_apply_to_the_rows_of_changes() {
     assert!(schema.field_by_name("secret").is_none());
 }
 
+// Case: 39
 #[test]
 fn records_may_name_the_tables_whose_rows_they_change() {
     let bed = Bed::new("")
@@ -246,6 +247,7 @@ fn records_may_name_the_tables_whose_rows_they_change() {
     assert_eq!(seen(&bed, "lake.b"), notes(&[(2, "w")]));
 }
 
+// Case: 38
 #[test]
 fn one_segment_may_have_files_of_two_schemas() {
     let bed = bed("cdc")
@@ -283,6 +285,7 @@ fn one_segment_may_have_files_of_two_schemas() {
 }
 
 // Promise: after a column of the key was renamed, records of before the rename update and delete its rows
+// Case: 27
 #[test]
 fn a_renamed_column_of_the_key_goes_on() {
     let bed = bed("upsert");

@@ -201,7 +201,7 @@ final class Effects {
         return logDropped;
     }
 
-    /** Returns what to send to the control topic, in this order; only a channel's answer has any. */
+    /** Returns what to send to the control topic, in this order, or what there is to show of a task. */
     List<byte[]> messages() {
         return messages;
     }

@@ -37,8 +37,7 @@ final class ErrantRecords {
     private final List<Future<Void>> unacknowledged = new ArrayList<>();
     private long began;
     private long limitMillis;
-    private long reported;
-    private long dropped;
+    private final RejectionCounts counts = new RejectionCounts();
 
     ErrantRecords(ErrantRecordReporter reporter, boolean drop, long waitMillis) {
         this.reporter = reporter;
@@ -74,7 +73,7 @@ final class ErrantRecords {
     /** Reports one record; throws {@link DataException} when nobody takes errant records. */
     void reject(SinkRecord record, Rejection reason) {
         if (reporter == null && drop) {
-            dropped++;
+            counts.dropped(reason.code());
             LOG.warn("Dropped {}", reason.of(record));
             return;
         }
@@ -83,10 +82,15 @@ final class ErrantRecords {
                     + " `errors.deadletterqueue.topic.name` to set such records aside");
         }
         Future<Void> acknowledged = reporter.report(record, new RejectedRecordException(reason.toJson(record)));
-        reported++;
+        counts.reported(reason.code());
         if (acknowledged != null) {
             unacknowledged.add(acknowledged);
         }
+    }
+
+    /** Returns what was rejected since the task started. */
+    RejectionCounts counts() {
+        return counts;
     }
 
     /** Returns whether a reported record is still on its way. */
@@ -96,9 +100,10 @@ final class ErrantRecords {
 
     /** Returns a line that counts the records which did not fit since the task started, if any. */
     Optional<String> summary() {
-        return reported + dropped == 0
+        long[] all = counts.counts().get(RejectionCounts.ALL);
+        return all[0] + all[1] == 0
                 ? Optional.empty()
-                : Optional.of(reported + " records did not fit and were reported, " + dropped + " were dropped");
+                : Optional.of(all[0] + " records did not fit and were reported, " + all[1] + " were dropped");
     }
 
     /**

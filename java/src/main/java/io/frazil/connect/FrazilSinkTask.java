@@ -15,6 +15,7 @@ public final class FrazilSinkTask extends SinkTask {
 
     private Delivery delivery;
     private TopicIds topicIds;
+    private TaskMetrics metrics;
     /** The control topic, for all tasks of this connector in this process; null without one. */
     private ControlChannel channel;
 
@@ -34,12 +35,17 @@ public final class FrazilSinkTask extends SinkTask {
         try {
             Session session = NativeSink.open(config);
             long waitMillis = WorkerFacts.pollIntervalMs(config) / PUT_PART;
-            delivery = new Delivery(context, session, ErrantRecords.of(context, config, waitMillis));
+            ErrantRecords errant = ErrantRecords.of(context, config, waitMillis);
+            delivery = new Delivery(context, session, errant);
+            metrics = new TaskMetrics(session, errant.counts());
             topicIds = new TopicIds(config);
             channel = joined;
         } finally {
             if (channel == null && joined != null) {
                 joined.leave();
+            }
+            if (topicIds == null) {
+                stop(); // A start that fails leaves nothing behind.
             }
         }
     }
@@ -55,7 +61,11 @@ public final class FrazilSinkTask extends SinkTask {
         if (channel != null && channel.failure() != null) {
             delivery.fail(channel.failure()); // Thrown by `put`, so that it is the task's own status.
         }
-        delivery.put(records);
+        try {
+            delivery.put(records);
+        } finally {
+            metrics.refresh();
+        }
     }
 
     @Override
@@ -75,9 +85,14 @@ public final class FrazilSinkTask extends SinkTask {
         Delivery ended = delivery;
         ControlChannel left = channel;
         TopicIds asked = topicIds;
+        TaskMetrics shown = metrics;
+        metrics = null;
         delivery = null;
         channel = null;
         topicIds = null;
+        if (shown != null) {
+            shown.close(); // First: it asks the session a last time. It throws nothing.
+        }
         try {
             if (ended != null) {
                 ended.stop();

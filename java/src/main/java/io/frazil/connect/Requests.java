@@ -20,6 +20,7 @@ final class Requests {
     private static final int ALTER_OFFSETS = 8;
     private static final int EPOCH = 9;
     private static final int TOPIC_IDS = 10;
+    private static final int METRICS = 11;
     private static final int BYTES_MAX = 16 << 20;
 
     private Requests() {}
@@ -90,6 +91,11 @@ final class Requests {
     /** Which epoch do tasks have that start now? */
     static byte[] epoch() {
         return start(EPOCH).toByteArray();
+    }
+
+    /** What is there to show? The one request that any thread may send. */
+    static byte[] metrics() {
+        return start(METRICS).toByteArray();
     }
 
     /** One record of the control topic. */

@@ -66,6 +66,11 @@ final class Answers {
         return this;
     }
 
+    Answers message(ByteBuffer written) {
+        messages.add(Arrays.copyOf(written.array(), written.position()));
+        return this;
+    }
+
     byte[] encode() {
         ByteBuffer bytes = ByteBuffer.allocate(1 << 16).order(ByteOrder.LITTLE_ENDIAN);
         bytes.put((byte) 2).put((byte) flags);
