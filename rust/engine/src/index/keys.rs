@@ -97,15 +97,7 @@ impl KeyColumns {
         field_ids: &[i32],
     ) -> Result<Self> {
         let unusable = |error: ParquetError| unusable(location, error);
-        let file = StoredFile {
-            storage: storage.clone(),
-            location: location.to_owned(),
-            bytes,
-            by_pages: false,
-        };
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
-        let builder = builder.map_err(unusable)?;
+        let builder = reader(storage, location, bytes, false).await?;
         let schema = builder.parquet_schema();
         let leaves = (0..schema.num_columns()).filter(|leaf| {
             let info = schema.column(*leaf).self_type().get_basic_info().clone();
@@ -181,15 +173,7 @@ pub(crate) async fn read_rows(
     rows: &[u32],
 ) -> Result<Vec<RecordBatch>> {
     let unusable = |error: ParquetError| unusable(location, error);
-    let file = StoredFile {
-        storage: storage.clone(),
-        location: location.to_owned(),
-        bytes,
-        by_pages: true,
-    };
-    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
-    let builder = builder.map_err(unusable)?;
+    let builder = reader(storage, location, bytes, true).await?;
     let total = usize::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
     let last = rows.last().map_or(0, |row| *row as usize);
     if last >= total && !rows.is_empty() {
@@ -209,6 +193,24 @@ pub(crate) async fn read_rows(
             .with("rows", read)
             .with("expected", rows.len())),
     }
+}
+
+/// Begins to read the data file at `location`, which has `bytes` bytes; `by_pages` where few pages are wanted.
+async fn reader(
+    storage: &TableStorage,
+    location: &str,
+    bytes: u64,
+    by_pages: bool,
+) -> Result<ParquetRecordBatchStreamBuilder<StoredFile>> {
+    let file = StoredFile {
+        storage: storage.clone(),
+        location: location.to_owned(),
+        bytes,
+        by_pages,
+    };
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
+    builder.map_err(|error| unusable(location, error))
 }
 
 fn row_missing(location: &str) -> SinkError {

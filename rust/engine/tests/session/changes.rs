@@ -9,8 +9,8 @@ use frazil_core::change::KeyPlan;
 use frazil_core::delete::DeletionVector;
 use frazil_core::delete::vector::Expected;
 use frazil_core::index::{KeyForm, KeyHasher};
-use frazil_core::wire::Effects;
 use frazil_core::wire::testing::{FrameBuilder, Row, Value};
+use frazil_core::wire::{Effects, SourceSchema};
 use frazil_engine::commit::manifests_of;
 use iceberg::spec::{DataContentType, DataFileFormat, ManifestStatus};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -103,6 +103,36 @@ pub(crate) fn put(task: &Task, rows: impl IntoIterator<Item = Row>) -> Effects {
     assert_eq!(begun.rewinds, vec![], "no rewind was expected");
     let frame = FrameBuilder::schemaless().with_headers().rows(rows);
     task.try_put(&frame).expect("the frame is taken")
+}
+
+/// Puts records whose values and keys have schemas, which it registers once.
+struct Typed<'a> {
+    task: &'a Task,
+    value: (u32, SourceSchema),
+    key: (u32, SourceSchema),
+}
+
+impl<'a> Typed<'a> {
+    fn new(task: &'a Task, value: SourceSchema, key: SourceSchema) -> Self {
+        let register = |schema: SourceSchema| {
+            let registered = task.session.register_schema(&schema.to_bytes());
+            (registered.expect("registered"), schema)
+        };
+        Typed {
+            task,
+            value: register(value),
+            key: register(key),
+        }
+    }
+
+    fn put(&self, rows: impl IntoIterator<Item = Row>) -> Effects {
+        self.task.tick();
+        let frame = FrameBuilder::with_value_schema(self.value.0, self.value.1.clone())
+            .key_schema(self.key.0, self.key.1.clone())
+            .with_headers()
+            .rows(rows);
+        self.task.try_put(&frame).expect("taken")
+    }
 }
 
 fn rejected(effects: &Effects) -> Vec<(i64, &str)> {
