@@ -20,6 +20,7 @@ use crate::bed::{Bed, TOPIC, Task};
 mod pending;
 mod refusals;
 mod rows;
+mod tables;
 mod truncations;
 mod ways;
 
