@@ -15,6 +15,8 @@
 //! | [`resolve`] | the changes of a commit → rows to delete, and the index after it |
 //! | [`bases`] | where rows of a commit that lack values take them from |
 //! | [`changed`] | the same of the key runs of a commit's segments, and what is remembered of it |
+//! | [`follow`] | how the index follows its table from snapshot to snapshot |
+//! | [`orders`] | what is remembered of the orders of changes, and when it is forgotten |
 //! | [`pieces`] | the key runs of a commit, a bounded piece of the keys at a time |
 //! | [`truncations`] | which truncations of the source's table can be applied |
 //! | [`section`] | the index as checksummed bytes, to be stored and read back |
@@ -26,7 +28,9 @@ pub mod bases;
 pub mod catch_up;
 pub mod changed;
 pub mod files;
+pub mod follow;
 pub mod key;
+pub mod orders;
 pub mod pieces;
 mod ranks;
 pub mod resolve;

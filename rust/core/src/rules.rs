@@ -43,6 +43,36 @@ pub enum Rule {
     BoundTest,
     /// After an unclear answer the table is asked before anything is submitted again.
     Resolve,
+    /// Changes: a row that somebody deleted is not the row of its key.
+    LiveRow,
+    /// Changes: a data file has one delete file, which has the rows of those before it.
+    OneDelete,
+    /// Changes: of two in one commit the later one by its order counts.
+    NewerWins,
+    /// Changes: one that is older than what the table is known to have changes nothing.
+    Stale,
+    /// Changes: the order of a key is kept for each of its sources.
+    OrderOfEachSource,
+    /// Changes: orders that a rollback took off the table are forgotten.
+    OrdersOfRollback,
+    /// Changes: after an offset reset a truncation that was applied is applied again.
+    OrdersOfReset,
+    /// Changes: orders are forgotten when another process has committed.
+    OrdersOfOthers,
+    /// Changes: a truncation without an order makes all orders count no more.
+    OrdersBeginAnew,
+    /// Changes: an order is noted only once the table shows its commit.
+    NotedWhenThere,
+    /// Changes: an index of a table that was rolled back is built anew.
+    IndexOfRollback,
+    /// Changes: the index changes only once the table shows the commit.
+    IndexWhenThere,
+    /// Changes: an index of a table with several rows of a key is built anew after others changed the table.
+    SeveralRows,
+    /// Changes: keys of data files of others are read.
+    FilesOfOthers,
+    /// Changes: a table with changes of several partitions is not emptied.
+    TruncationSure,
 }
 
 /// Tells whether `rule` is kept.

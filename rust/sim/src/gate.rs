@@ -9,6 +9,7 @@ use std::rc::Rc;
 use frazil_core::rules::{Rule, without};
 use lexopt::prelude::{Long, Value, ValueExt};
 
+use crate::cdc;
 use crate::check::Violation;
 use crate::names::Names;
 use crate::world::{Switches, World};
@@ -164,7 +165,7 @@ const MUTANTS: [Mutant; 22] = [
 /// Runs what the command line names, or every mutant.
 pub(crate) fn main() -> Result<bool, String> {
     let mut parser = lexopt::Parser::from_env();
-    let (mut seeds, mut only) = (SEEDS, Vec::new());
+    let (mut seeds, mut only, mut cdc) = (SEEDS, Vec::new(), false);
     let text = |error: lexopt::Error| error.to_string();
     while let Some(argument) = parser.next().map_err(text)? {
         match argument {
@@ -174,9 +175,13 @@ pub(crate) fn main() -> Result<bool, String> {
                     .and_then(|value| value.parse())
                     .map_err(text)?
             }
+            Long("cdc") => cdc = true,
             Value(name) => only.push(name.string().map_err(text)?),
             other => return Err(other.unexpected().to_string()),
         }
+    }
+    if cdc {
+        return changes(seeds, &only);
     }
     let chosen = |mutant: &&Mutant| only.is_empty() || only.iter().any(|name| name == mutant.name);
     let mutants: Vec<&Mutant> = MUTANTS.iter().filter(chosen).collect();
@@ -191,6 +196,114 @@ pub(crate) fn main() -> Result<bool, String> {
         .iter()
         .filter(|mutant| !is_seen(&names, mutant, seeds));
     Ok(missed.count() == 0)
+}
+
+/// The rules of changes.
+const CHANGES: [(&str, &str, Rule); 15] = [
+    (
+        "live-row",
+        "a row that others deleted passes for that of its key",
+        Rule::LiveRow,
+    ),
+    (
+        "one-delete",
+        "a delete file lacks the rows of the one before",
+        Rule::OneDelete,
+    ),
+    (
+        "newer-wins",
+        "an older change wins by coming later",
+        Rule::NewerWins,
+    ),
+    (
+        "stale",
+        "a change from before another commit wins",
+        Rule::Stale,
+    ),
+    (
+        "each-source",
+        "the order of one source takes the place of another's",
+        Rule::OrderOfEachSource,
+    ),
+    (
+        "rollback-orders",
+        "orders stay after a rollback",
+        Rule::OrdersOfRollback,
+    ),
+    (
+        "reset-orders",
+        "a truncation is not applied again after a reset",
+        Rule::OrdersOfReset,
+    ),
+    (
+        "others-orders",
+        "orders stay after a commit of another process",
+        Rule::OrdersOfOthers,
+    ),
+    (
+        "anew",
+        "orders stay after a truncation without one",
+        Rule::OrdersBeginAnew,
+    ),
+    (
+        "noted",
+        "orders are noted of a commit that was not made",
+        Rule::NotedWhenThere,
+    ),
+    (
+        "rollback-index",
+        "the index stays after a rollback",
+        Rule::IndexOfRollback,
+    ),
+    (
+        "applied",
+        "the index changes by a commit that was not made",
+        Rule::IndexWhenThere,
+    ),
+    (
+        "several",
+        "the index forgets a row of a key that had several",
+        Rule::SeveralRows,
+    ),
+    (
+        "others-files",
+        "keys of files of others are not read",
+        Rule::FilesOfOthers,
+    ),
+    (
+        "sure",
+        "a table with changes of several partitions is emptied",
+        Rule::TruncationSure,
+    ),
+];
+
+/// Runs the mutants of changes.
+fn changes(seeds: u64, only: &[String]) -> Result<bool, String> {
+    let noticed = |rules: &[Rule], seeds: u64| {
+        (0..seeds).find_map(|seed| {
+            let ended = without(rules, || cdc::run(seed, false));
+            Some((seed, ended.violation?))
+        })
+    };
+    if let Some((seed, violation)) = noticed(&[], 200) {
+        return Err(format!("seed {seed} fails with all rules: {violation}"));
+    }
+    let mut all = true;
+    for (name, says, rule) in CHANGES {
+        if !only.is_empty() && !only.iter().any(|one| one == name) {
+            continue;
+        }
+        match noticed(&[rule], seeds) {
+            Some((seed, violation)) => {
+                println!("{name:15} {says}: seen in seed {seed} ({violation})");
+            }
+            None => {
+                all = false;
+                println!("{name:15} {says}: NOT SEEN in {seeds} seeds");
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Runs one mutant until a checker notices, at most `seeds` seeds.

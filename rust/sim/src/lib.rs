@@ -8,12 +8,14 @@
 //!  wire      the control topic and the Channel of each process
 //!  group     the consumer group             catalog    tables, requests, answers
 //!  rolling   another world: many workers, time as it passes, restarted one after another
+//!  cdc       another one: random streams of changes, and the rows that come of them
 //! ```
 //!
 //! The machines are those that the plugin runs. Whatever else happens is drawn by [`rng::Rng`], so a
 //! seed is a whole run: `cargo xtask sim --seed S --trace` shows it.
 
 mod catalog;
+mod cdc;
 mod check;
 mod faults;
 #[cfg(feature = "mutation")]
@@ -41,6 +43,7 @@ use seeds::Wanted;
 const HELP: &str = "\
 usage: frazil-sim [--seeds N] [--from S] [--jobs J] [--total STEPS]
        frazil-sim --seed S [--trace] [--steps N]
+       frazil-sim --cdc [--seeds N] [--from S] [--jobs J] [--seed S [--trace]]
        frazil-sim --rolling [--workers N] [--tables N] [--restarts N] [--turns N] [--store-ms N]
                   [--topic] [--break WHAT] [--seed S]
 
@@ -48,6 +51,8 @@ usage: frazil-sim [--seeds N] [--from S] [--jobs J] [--total STEPS]
   --total STEPS  Goes on with further seeds until this many steps were made.
   --steps N      Lets faults come for N steps, not for as long as the seed says.
   --trace        Prints what happens, a line for each event.
+  --cdc          Runs random streams of changes of rows, and compares the table with a model after each
+                 commit.
   --rolling      Restarts many workers one after another under load, with both transports, and
                  prints how often and how late the tables get their rows. One run has a minute for
                  each worker: those of 48 workers take a while.
@@ -72,6 +77,10 @@ pub fn simulate() -> ExitCode {
             asked.seed = one;
             Ok(rolling::main(&asked))
         }
+        Some(wanted) if wanted.cdc => {
+            let one = wanted.one.map(|seed| (seed, wanted.trace));
+            Ok(cdc::seeds((wanted.from, wanted.seeds), wanted.jobs, one))
+        }
         Some(wanted) => seeds::run(&wanted),
         None => {
             print!("{HELP}");
@@ -80,7 +89,7 @@ pub fn simulate() -> ExitCode {
     }))
 }
 
-/// Runs the mutation gate: `frazil-sim-gate [--seeds N] [NAME]...`.
+/// Runs the mutation gate: `frazil-sim-gate [--cdc] [--seeds N] [NAME]...`.
 #[cfg(feature = "mutation")]
 pub fn gate() -> ExitCode {
     exit(gate::main())
@@ -124,6 +133,7 @@ fn arguments() -> Result<Option<Wanted>, String> {
             Long("seed") => wanted.one = Some(number(&mut parser)?),
             Long("steps") => wanted.steps = Some(number(&mut parser)?),
             Long("trace") => wanted.trace = true,
+            Long("cdc") => wanted.cdc = true,
             Long("rolling") => _ = asked(&mut wanted),
             Long("workers") => {
                 asked(&mut wanted).workers = Some(number(&mut parser)?.clamp(1, 256))

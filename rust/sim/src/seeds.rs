@@ -26,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) one: Option<u64>,
     pub(crate) steps: Option<u64>,
     pub(crate) trace: bool,
+    /// Whether streams of changes are run.
+    pub(crate) cdc: bool,
     /// The rolling restart, if that is what is run.
     pub(crate) rolling: Option<Asked>,
 }
@@ -40,6 +42,7 @@ impl Default for Wanted {
             one: None,
             steps: None,
             trace: false,
+            cdc: false,
             rolling: None,
         }
     }

@@ -79,6 +79,8 @@ usage: ./x TASK
         Runs the state machines in a simulated world and checks each step (rust/sim).
         --seed: one run, with --trace line by line. --mutants: switches the rules off one by one,
         and a checker must notice. --help: all its options.
+  sim --cdc [--seeds N] [--from S] | --cdc --seed S [--trace] | --cdc --mutants [RULE]...
+        Runs random streams of changes of rows, and compares the table with a model after each commit.
   sim --rolling [--workers N] [--topic]
         Restarts workers one after another under load, 1 to 48 of 4 tasks each, in simulated time:
         snapshots, gaps and catalog requests of 20 tables, as in docs/long-runs.md. Fails when a row

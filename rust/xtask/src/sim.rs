@@ -10,22 +10,32 @@ use crate::tools;
 const CI_SEEDS: &str = "2000";
 /// Seeds within which CI's mutation gate has to notice that a rule is off.
 const CI_GATE_SEEDS: &str = "30000";
+/// Random streams of changes of a run in CI, and those within which its gate has to notice.
+const CI_CHANGE_SEEDS: &str = "4000";
+const CI_CHANGE_GATE_SEEDS: &str = "4000";
 
-/// Runs the simulator with `words`, or with `--mutants` first the mutation gate.
+/// Runs the simulator with `words`, or with `--mutants` among them the mutation gate.
 pub(crate) fn run(words: &[String], log: &Log) -> Result<bool, Failure> {
-    match words.split_first() {
-        Some((first, rest)) if first == "--mutants" => gate(rest, log),
-        _ => seeds(words, log),
+    let (gates, rest): (Vec<String>, Vec<String>) =
+        words.iter().cloned().partition(|word| word == "--mutants");
+    match gates.is_empty() {
+        false => gate(&rest, log),
+        true => seeds(words, log),
     }
 }
 
-/// What CI runs: seeds, then the mutation gate.
+/// What CI runs: seeds, then the mutation gate, and both of random streams of changes.
 pub(crate) fn check(log: &Log) -> Result<bool, Failure> {
-    let words = |words: [&str; 2]| words.map(str::to_owned);
-    Ok(
-        seeds(&words(["--seeds", CI_SEEDS]), log)?
-            && gate(&words(["--seeds", CI_GATE_SEEDS]), log)?,
-    )
+    let words = |words: &[&str]| {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
+    Ok(seeds(&words(&["--seeds", CI_SEEDS]), log)?
+        && seeds(&words(&["--cdc", "--seeds", CI_CHANGE_SEEDS]), log)?
+        && gate(&words(&["--seeds", CI_GATE_SEEDS]), log)?
+        && gate(&words(&["--cdc", "--seeds", CI_CHANGE_GATE_SEEDS]), log)?)
 }
 
 fn seeds(words: &[String], log: &Log) -> Result<bool, Failure> {

@@ -58,6 +58,12 @@ impl<'a> Order<'a> {
         self.0
     }
 
+    /// Returns a number for the source that it is an order of.
+    pub(super) fn source(&self) -> u64 {
+        let domain = self.0.first_chunk::<{ Domain::BYTES }>();
+        domain.map_or(0, |domain| u64::from_be_bytes(*domain))
+    }
+
     /// Tells whether both are at one place of the source: a change of a key, what it removes
     /// ([`old_order`](super::Changes::old_order)), and a row of a snapshot there.
     pub fn is_at_place_of(&self, other: &Order<'_>) -> bool {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::order::{Order, is_older};
 use crate::index::KeyNumber;
+use crate::rules::{Rule, enforced};
 
 /// When something came: its time, and its number among all.
 type At = (i64, u64);
@@ -29,7 +30,7 @@ struct Window<K, V> {
 }
 
 /// What an entry takes beside its key and value, about.
-const ENTRY_BYTES: usize = 96;
+const ENTRY_BYTES: usize = 128;
 
 impl<K: Ord + Clone, V> Window<K, V> {
     fn new(window_ms: i64, bytes_max: usize) -> Self {
@@ -89,6 +90,29 @@ impl<K: Ord + Clone, V> Window<K, V> {
 /// Truncations whose orders are kept: one of each source.
 const TRUNCATIONS_MAX: usize = 16;
 
+/// The last truncation of a source.
+#[derive(Debug)]
+struct Truncation {
+    at_ms: i64,
+    /// What is older went with it.
+    order: Box<[u8]>,
+    /// One at this place, or before it, was applied and may come again.
+    applied: Option<Box<[u8]>>,
+}
+
+impl Truncation {
+    fn removes(&self, order: Order<'_>) -> bool {
+        is_older(Some(order), Some(Order::of(&self.order)))
+    }
+
+    fn is_sent_again(&self, order: Order<'_>) -> bool {
+        let applied = self.applied.as_deref().map(Order::of);
+        applied.is_some_and(|applied| {
+            applied.compare(&order).is_some() && !is_older(Some(applied), Some(order))
+        })
+    }
+}
+
 /// Rows that left their keys which are kept in mind.
 const LEFT_MAX: usize = 4_096;
 
@@ -104,12 +128,23 @@ pub struct LeftRow {
     pub row: u32,
 }
 
-/// The orders of the last changes of keys, deletes among them, and of truncations.
+/// A key, and the source whose order is known of it.
+type KeyOf = (u128, u64);
+
+/// The orders of the last changes of keys, deletes among them, and of truncations. Of a key that changes
+/// of several sources have, that of each is kept: they say nothing about one another.
 #[derive(Debug)]
 pub struct KnownOrders {
-    keys: Window<u128, Box<[u8]>>,
-    truncations: VecDeque<(i64, Box<[u8]>)>,
+    keys: Window<KeyOf, Box<[u8]>>,
+    truncations: VecDeque<Truncation>,
     left: VecDeque<(i64, KeyNumber, LeftRow)>,
+}
+
+fn place(key: KeyNumber, order: Order<'_>) -> KeyOf {
+    match enforced(Rule::OrderOfEachSource) {
+        true => (key.0, order.source()),
+        false => (key.0, 0),
+    }
 }
 
 impl KnownOrders {
@@ -149,74 +184,105 @@ impl KnownOrders {
     }
 
     /// Notes the order of the last change of a key; an older order than the known one does not replace
-    /// it.
+    /// it, nor does that of another source.
     pub fn note(&mut self, key: KeyNumber, order: Order<'_>, now_ms: i64) {
-        if is_older(Some(order), self.order(key)) {
+        if is_older(Some(order), self.order(key, order)) {
             return;
         }
         let bytes = order.bytes();
         let keys = &mut self.keys;
-        keys.insert(key.0, Box::from(bytes), bytes.len(), now_ms);
+        let key = place(key, order);
+        keys.insert(key, Box::from(bytes), bytes.len(), now_ms);
     }
 
     /// Notes the order of a truncation: changes before it are of rows that went. After one without an
-    /// order those of all keys go, for they order nothing any more: what comes is later, whatever order it
-    /// has.
+    /// order all that is known goes, for it orders nothing any more: what comes is later, whatever order
+    /// it has.
     pub fn note_truncation(&mut self, order: Option<Order<'_>>, now_ms: i64) {
         let Some(order) = order else {
-            self.keys.clear();
+            if enforced(Rule::OrdersBeginAnew) {
+                self.keys.clear();
+                self.truncations.clear();
+            }
             return;
         };
         if self.knows_truncation(order) {
             return;
         }
-        self.truncations
-            .retain(|(_, known)| Order::of(known).compare(&order).is_none());
-        self.truncations
-            .push_back((now_ms, Box::from(order.bytes())));
+        let mut noted = Truncation {
+            at_ms: now_ms,
+            order: Box::from(order.bytes()),
+            applied: Some(Box::from(order.bytes())),
+        };
+        let of_source = |one: &Truncation| Order::of(&one.order).compare(&order).is_some();
+        if let Some(place) = self.truncations.iter().position(of_source) {
+            // One that comes again after an offset reset may not be the last of its source.
+            let known = self.truncations.remove(place);
+            let later = known.filter(|known| known.removes(order));
+            noted.order = later.map_or(noted.order, |known| known.order);
+        }
+        self.truncations.push_back(noted);
         if self.truncations.len() > TRUNCATIONS_MAX {
             self.truncations.pop_front();
         }
     }
 
+    /// Forgets all.
+    pub fn forget(&mut self) {
+        self.keys.clear();
+        self.truncations.clear();
+        self.left.clear();
+    }
+
+    /// Changes that were applied are read again, as after an offset reset: a truncation among them is no
+    /// repetition, for rows of before it come again too. What is older than it is known to be older all
+    /// the same.
+    pub fn expect_again(&mut self) {
+        for known in &mut self.truncations {
+            known.applied = None;
+        }
+    }
+
     /// Tells whether a truncation at this place of the source, or a later one, was noted.
     pub fn knows_truncation(&self, order: Order<'_>) -> bool {
-        self.truncations.iter().any(|(_, known)| {
-            let known = Order::of(known);
-            known.compare(&order).is_some() && !is_older(Some(known), Some(order))
-        })
+        let mut known = self.truncations.iter();
+        known.any(|known| known.is_sent_again(order))
     }
 
     /// Tells whether a change is known to be older than a truncation, or the last change of its key.
     pub fn is_stale(&self, key: KeyNumber, order: Order<'_>) -> bool {
-        let truncated = |(_, known): &(i64, Box<[u8]>)| {
-            let known = Order::of(known);
-            is_older(Some(order), Some(known))
-        };
-        is_older(Some(order), self.order(key)) || self.truncations.iter().any(truncated)
+        is_older(Some(order), self.order(key, order))
+            || self.truncations.iter().any(|known| known.removes(order))
     }
 
-    /// Returns the order of the last change of a key, if it is known.
-    pub fn order(&self, key: KeyNumber) -> Option<Order<'_>> {
-        let (_, order) = self.keys.known.get(&key.0)?;
+    /// Returns the order of the last change of a key that the source of `of` made, if it is known.
+    pub fn order(&self, key: KeyNumber, of: Order<'_>) -> Option<Order<'_>> {
+        let (_, order) = self.keys.known.get(&place(key, of))?;
         Some(Order::of(order))
     }
 
-    /// Returns the keys that are known, with their orders.
+    /// Returns the order of the last change of a key, whichever source made it.
+    pub fn last_order(&self, key: KeyNumber) -> Option<Order<'_>> {
+        let of_key = self.keys.known.range((key.0, 0)..=(key.0, u64::MAX));
+        let (_, (_, order)) = of_key.max_by_key(|(_, (at, _))| *at)?;
+        Some(Order::of(order))
+    }
+
+    /// Returns the keys that are known, with the order of each source that changed them.
     pub fn iter(&self) -> impl Iterator<Item = (KeyNumber, Order<'_>)> {
         let known = self.keys.known.iter();
-        known.map(|(key, (_, order))| (KeyNumber(*key), Order::of(order)))
+        known.map(|((key, _), (_, order))| (KeyNumber(*key), Order::of(order)))
     }
 
     /// Forgets what is older than the window.
     pub fn expire(&mut self, now_ms: i64) {
         self.keys.expire(now_ms);
         let oldest = now_ms.saturating_sub(self.keys.window_ms);
-        self.truncations.retain(|(at, _)| *at >= oldest);
+        self.truncations.retain(|known| known.at_ms >= oldest);
         self.left.retain(|(at, ..)| *at >= oldest);
     }
 
-    /// Returns how many keys are known.
+    /// Returns how many orders of keys are known.
     pub fn len(&self) -> usize {
         self.keys.known.len()
     }
@@ -280,7 +346,7 @@ mod tests {
         known.note(K, Order::of(&five), 100);
         let three = order(3);
         known.note(K, Order::of(&three), 200);
-        assert_eq!(known.order(K), Some(Order::of(&five)));
+        assert_eq!(known.order(K, Order::of(&five)), Some(Order::of(&five)));
         known.expire(1_100);
         assert_eq!(known.len(), 1);
         known.expire(1_101);
@@ -295,20 +361,25 @@ mod tests {
         known.note(K, Order::of(&five), 0);
         known.note(K, Order::of(&six), 900);
         known.expire(1_500);
-        assert_eq!(known.order(K), Some(Order::of(&six)));
+        assert_eq!(known.order(K, Order::of(&five)), Some(Order::of(&six)));
         known.expire(1_901);
         assert!(known.is_empty());
     }
 
+    // Promise: A change that comes late is told from a newer one of its source, also when another source changed the row in between.
     #[test]
-    fn the_order_of_another_source_takes_the_place_of_the_first() {
+    fn the_order_of_another_source_does_not_take_the_place_of_the_first() {
         let mut known = KnownOrders::new(1_000, 1 << 20);
-        let (five, mut other) = (order(5), order(3));
+        let (four, five, mut other) = (order(4), order(5), order(3));
         other[0] = 1;
         known.note(K, Order::of(&five), 0);
         known.note(K, Order::of(&other), 1);
-        assert_eq!(known.order(K), Some(Order::of(&other)));
-        assert_eq!(known.iter().count(), 1);
+        assert_eq!(known.order(K, Order::of(&other)), Some(Order::of(&other)));
+        assert!(known.is_stale(K, Order::of(&four)));
+        assert!(!known.is_stale(K, Order::of(&other)));
+        assert_eq!(known.iter().count(), 2);
+        assert_eq!(known.last_order(K), Some(Order::of(&other)));
+        assert_eq!(known.last_order(KeyNumber(8)), None);
     }
 
     #[test]
@@ -354,12 +425,36 @@ mod tests {
     }
 
     #[test]
+    fn a_truncation_that_is_read_again_is_applied_again() {
+        let mut known = KnownOrders::new(1_000, 1 << 20);
+        let (four, five, six) = (order(4), order(5), order(6));
+        for one in [&four, &six] {
+            known.note_truncation(Some(Order::of(one)), 0);
+        }
+        known.expect_again();
+        assert!(known.is_stale(K, Order::of(&five)), "it is older than six");
+        for one in [&four, &six] {
+            assert!(!known.knows_truncation(Order::of(one)));
+            known.note_truncation(Some(Order::of(one)), 1);
+            assert!(
+                known.knows_truncation(Order::of(one)),
+                "now it is sent again"
+            );
+            assert!(known.is_stale(K, Order::of(&five)));
+        }
+        known.expire(1_002);
+        assert!(!known.is_stale(K, Order::of(&four)));
+    }
+
+    #[test]
     fn after_a_truncation_without_an_order_no_key_has_one() {
         let mut known = KnownOrders::new(1_000, 1 << 20);
         let (four, five) = (order(4), order(5));
         known.note(K, Order::of(&five), 0);
+        known.note_truncation(Some(Order::of(&five)), 0);
         known.note_truncation(None, 1);
         assert!(!known.is_stale(K, Order::of(&four)));
+        assert!(!known.knows_truncation(Order::of(&five)));
         assert_eq!((known.len(), known.memory_bytes()), (0, 0));
         known.note(K, Order::of(&four), 2);
         known.expire(1_003);
@@ -374,8 +469,8 @@ mod tests {
             known.note(KeyNumber(key.into()), Order::of(&five), i64::from(key));
         }
         assert_eq!((known.len(), known.forgotten_count()), (3, 2));
-        assert!(known.order(KeyNumber(1)).is_none());
-        assert!(known.order(KeyNumber(2)).is_some());
+        let of = |key| known.order(KeyNumber(key), Order::of(&five));
+        assert!(of(1).is_none() && of(2).is_some());
     }
 
     #[test]

@@ -30,6 +30,11 @@ pub trait TableView: Clone {
     /// Tells whether `snapshot_id` is the head of `branch` or one of its ancestors.
     fn is_in_history(&self, branch: &str, snapshot_id: i64) -> bool;
 
+    /// Tells whether what is known of `snapshot_id` holds for the head of `branch` ([`outcome::descends_from`]).
+    fn descends_from(&self, branch: &str, snapshot_id: i64) -> bool {
+        self.has_snapshot(snapshot_id) && self.is_in_history(branch, snapshot_id)
+    }
+
     /// Tells whether the table has the snapshot, on any branch or none.
     fn has_snapshot(&self, snapshot_id: i64) -> bool;
 
@@ -56,6 +61,10 @@ impl TableView for Arc<TableMetadata> {
 
     fn is_in_history(&self, branch: &str, snapshot_id: i64) -> bool {
         outcome::is_in_history(self, branch, snapshot_id)
+    }
+
+    fn descends_from(&self, branch: &str, snapshot_id: i64) -> bool {
+        outcome::descends_from(self, branch, snapshot_id)
     }
 
     fn has_snapshot(&self, snapshot_id: i64) -> bool {

@@ -8,8 +8,8 @@ use crate::error::{Result, SinkError};
 
 /// Keys that are gathered before they are put into the index, 32 bytes each.
 pub const PENDING_MAX: usize = 1 << 20;
-/// Duplicates that are kept to be named.
-const NAMED_MAX: usize = 100;
+/// Duplicates that are kept, to be looked at.
+const NAMED_MAX: usize = 4_096;
 
 /// Two live rows with one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

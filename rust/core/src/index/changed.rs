@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::Location;
 use super::bases::{Base, Bases, Incomplete};
 use super::files::IndexedFile;
+use super::orders::Orders;
 use super::ranks::{At, Ranks, Truncation};
 use super::resolve::{Change, Counts, KeyChange, Located, Resolution};
 use super::table::{Delta, Index};
@@ -20,6 +21,7 @@ use crate::delete::DeletionVector;
 use crate::error::Result;
 use crate::index::KeyNumber;
 use crate::offsets::SourceRange;
+use crate::rules::{Rule, enforced};
 
 /// What one segment changes, or a piece of that.
 #[derive(Debug, Clone)]
@@ -106,7 +108,7 @@ impl LocatedChanges {
         let runs: Vec<&[KeyChange<At>]> = runs.iter().map(Vec::as_slice).collect();
         bases.add(index, &ranks, parts);
         located.add(index, &runs, &ranks, |found| {
-            if let Some(order) = ranks.order(found.last_order) {
+            for order in found.orders.iter().filter_map(|at| ranks.order(at)) {
                 noted.take(found.key, order, known);
             }
             let Some(change) = change_at(parts, found.change) else {
@@ -225,6 +227,18 @@ fn key_changes(parts: &[SegmentChanges<'_>]) -> Vec<Vec<KeyChange<At>>> {
 }
 
 impl Noted {
+    /// The orders of some keys.
+    #[cfg(test)]
+    pub(super) fn of<'o>(keys: impl IntoIterator<Item = (KeyNumber, &'o [u8; 10])>) -> Self {
+        let keys = keys.into_iter();
+        Noted {
+            keys: keys
+                .map(|(key, order)| (key, Box::from(&order[..])))
+                .collect(),
+            ..Noted::default()
+        }
+    }
+
     /// Takes the order of a key, which is above those before. What is more than `known` holds would be
     /// forgotten with the first of it.
     fn take(&mut self, key: KeyNumber, order: Order<'_>, known: &KnownOrders) {
@@ -276,9 +290,9 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Reads from the table what became of the attempt: remembers its orders when the table was last changed
-    /// by its commit, and tells whether its snapshot is in the history of `branch`. Then the index changes by
-    /// the delta; otherwise what came of it is read from the table's files.
+    /// Reads from the table what became of the attempt: its orders are remembered when the table has its
+    /// commit, and it tells whether its snapshot is in the history of `branch`. Then the index changes by the
+    /// delta; otherwise what came of it is read from the table's files.
     ///
     /// # Errors
     ///
@@ -287,14 +301,26 @@ impl Pending {
         &self,
         table: &V,
         (wid, branch): (&str, &str),
-        known: &mut KnownOrders,
+        orders: &mut Orders,
         now_ms: i64,
     ) -> Result<bool> {
         let state = table.writer_state(wid, branch)?;
-        if is_made_by(state.as_ref(), self.commit_id) {
-            // Another attempt of the same commit made the same changes.
-            self.noted.note(known, now_ms);
+        let snapshot_id = self.snapshot_id;
+        let is_there = table.has_snapshot(snapshot_id) && table.is_in_history(branch, snapshot_id);
+        // Another attempt of the same commit made the same changes, in a snapshot of its own.
+        let made = state.filter(|state| is_made_by(Some(state), self.commit_id));
+        let made_in = made.map(|state| state.snapshot_id);
+        let made_in = Some(snapshot_id).filter(|_| is_there).or(made_in);
+        if let Some(made_in) = made_in.or(skipped(Rule::NotedWhenThere, snapshot_id)) {
+            orders.commit(self.commit_id, made_in, |known| {
+                self.noted.note(known, now_ms);
+            });
         }
-        Ok(table.has_snapshot(self.snapshot_id) && table.is_in_history(branch, self.snapshot_id))
+        Ok(is_there || skipped(Rule::IndexWhenThere, snapshot_id).is_some())
     }
+}
+
+/// Returns `snapshot_id` where a rule is off.
+fn skipped(rule: Rule, snapshot_id: i64) -> Option<i64> {
+    (!enforced(rule)).then_some(snapshot_id)
 }

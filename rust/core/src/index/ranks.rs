@@ -12,6 +12,7 @@ use crate::change::keyrun::{Effect, KeyRun, RunChange};
 use crate::change::window::{KnownOrders, LeftRow};
 use crate::change::{Order, is_older};
 use crate::offsets::TopicPartition;
+use crate::rules::{Rule, enforced};
 
 /// A change, by the place of its run and its place there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +141,7 @@ impl<'a> Ranks<'a> {
 
     /// Returns the order of the last change of a key that the table is known to have.
     pub(super) fn known_order(&self, key: KeyNumber) -> Option<Order<'_>> {
-        self.known.order(key)
+        self.known.last_order(key)
     }
 
     /// Returns the row that a key had until a change gave the row another key.
@@ -160,6 +161,7 @@ impl<'a> Ranks<'a> {
 impl Ranking<At> for Ranks<'_> {
     fn is_older(&self, one: &At, than: &At) -> bool {
         match (self.order(one), self.order(than)) {
+            _ if !enforced(Rule::NewerWins) => false,
             (Some(one), Some(than)) => is_older(Some(one), Some(than)),
             (None, None) => match (self.place(one), self.place(than)) {
                 (Some((partition, offset)), Some((other, than))) => {
@@ -187,7 +189,7 @@ impl Ranking<At> for Ranks<'_> {
     }
 
     fn is_stale(&self, key: KeyNumber, at: &At) -> bool {
-        let order = self.order(at);
+        let order = self.order(at).filter(|_| enforced(Rule::Stale));
         order.is_some_and(|order| self.known.is_stale(key, order)) && !self.begins_anew(at)
     }
 

@@ -16,6 +16,7 @@ use crate::commit::summary::FileChanges;
 use crate::control::segment::FileCounts;
 use crate::delete::DeletionVector;
 use crate::error::{Result, SinkError};
+use crate::rules::{Rule, enforced};
 
 /// What a change does to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,8 +133,8 @@ pub struct Found<'c, O> {
     pub key: KeyNumber,
     /// The change that counts.
     pub change: &'c O,
-    /// The last change that the source orders, else the one that counts.
-    pub last_order: &'c O,
+    /// The last order of each kind that its changes have.
+    pub orders: &'c [&'c O],
     /// The row that the index has of the key.
     pub old: Option<Location>,
 }
@@ -228,8 +229,8 @@ impl Located {
     }
 
     /// Finds the last change of each key of a piece of the changes, all of whose keys are above those of the
-    /// pieces before, and the row that it had; tells `each` the keys that change and the order of the last
-    /// change of each that has one.
+    /// pieces before, and the row that it had; tells `each` the keys that change and the last order of
+    /// each kind that their changes have.
     ///
     /// `runs` come in the order of their segments; a run is sorted by key, and changes of one key are in
     /// the order in which they arrived. The later of two counts unless `ranking` says that it is older
@@ -252,17 +253,19 @@ impl Located {
         self.last = all.last().map(|change| change.key).or(self.last);
         let mut winners = Vec::new();
         let mut newest: Vec<&KeyChange<O>> = Vec::new();
+        let mut orders: Vec<&O> = Vec::new();
         for group in all.chunk_by(|one, two| one.key == two.key) {
             newest.clear();
             self.fold(group, &mut newest, ranking)?;
-            let mut last = newest.iter().rev();
-            let last = last.find(|one| ranking.has_order(&one.order));
+            orders.clear();
+            let ordered = newest.iter().filter(|one| ranking.has_order(&one.order));
+            orders.extend(ordered.map(|one| &one.order));
             if let Some(winner) = newest.last() {
                 let old = index.get(winner.key);
                 each(Found {
                     key: winner.key,
                     change: &winner.order,
-                    last_order: &last.unwrap_or(winner).order,
+                    orders: &orders,
                     old,
                 });
                 self.awaited += usize::from(winner.change == Change::Complete);
@@ -451,7 +454,8 @@ impl Located {
                 // A row that somebody deleted is not there, whatever the index remembers.
                 let live = old.filter(|old| {
                     let vector = vector_of(old.file);
-                    !vector.is_some_and(|vector| vector.contains(u64::from(old.row)))
+                    let is_gone = vector.is_some_and(|vector| vector.contains(u64::from(old.row)));
+                    !is_gone || !enforced(Rule::LiveRow)
                 });
                 if let Some(live) = live {
                     delete(live)?;
@@ -529,10 +533,12 @@ impl Resolution {
         let total = file.map(|file| u64::from(file.rows));
         let total = total.ok_or_else(|| SinkError::internal("a deleted row has no file"))?;
         let mut vector = rows;
-        if let Some(old) = old {
+        if let Some(old) = old.filter(|_| enforced(Rule::OneDelete)) {
             vector.union(old);
         }
-        let added = vector.len() - old.map_or(0, DeletionVector::len);
+        let added = vector
+            .len()
+            .saturating_sub(old.map_or(0, DeletionVector::len));
         if vector.last().is_some_and(|last| last >= total) {
             return Err(SinkError::internal("a deleted row is not in its file"));
         }

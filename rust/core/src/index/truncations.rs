@@ -11,6 +11,7 @@ use crate::change::Order;
 use crate::change::keyrun::{Effect, RunChange};
 use crate::change::window::KnownOrders;
 use crate::offsets::TopicPartition;
+use crate::rules::{Rule, enforced};
 
 /// A truncation of which nobody knows what came before it.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,7 +48,8 @@ impl Truncations {
         mut of_table: impl Iterator<Item = TopicPartition>,
     ) -> Result<Self, Unsure> {
         let all = truncations(parts, known);
-        let Some(first) = all.first() else {
+        let first = all.first().filter(|_| enforced(Rule::TruncationSure));
+        let Some(first) = first else {
             return Ok(Truncations(all));
         };
         if let Some(other) = of_table.find(|partition| *partition != first.partition) {

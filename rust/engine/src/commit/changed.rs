@@ -30,6 +30,7 @@ use frazil_core::commit::validate::RejectReason;
 use frazil_core::config::TableConfig;
 use frazil_core::control::segment::Segment;
 use frazil_core::index::changed::Pending;
+use frazil_core::index::orders::Orders;
 use frazil_core::index::resolve::Counts;
 use frazil_core::index::table::INDEX_TOO_LARGE;
 use frazil_core::layout::identifier::key_plan;
@@ -48,7 +49,6 @@ use crate::index::Tracked;
 use crate::memory::{Draw, Memory};
 use crate::metrics::TableMetrics;
 use crate::runtime::compute;
-use segments::Keys;
 
 pub(super) use segments::SegmentChanges;
 
@@ -113,11 +113,9 @@ struct Held {
     /// What the last attempt changes, until it is known whether it was applied.
     pending: Option<Written>,
     /// The orders of the last changes of keys.
-    orders: KnownOrders,
+    orders: Orders,
     /// What these take.
     orders_held: Draw,
-    /// What these are keys of.
-    keys: Option<Keys>,
     metrics: Arc<TableMetrics>,
     counts: IndexCounts,
 }
@@ -179,9 +177,8 @@ impl Changes {
             held: tokio::sync::Mutex::new(Held {
                 tracked: None,
                 pending: None,
-                orders: no_orders(),
+                orders: Orders::new(ORDER_WINDOW_MS, ORDER_WINDOW_BYTES_MAX),
                 orders_held: memory.draw(Use::KeyIndex, 0),
-                keys: None,
                 metrics,
                 counts: IndexCounts::default(),
             }),
@@ -217,9 +214,10 @@ impl Changes {
         compute(|| held.settle(metadata, attempt.wid, attempt.branch)).await?;
         // Whatever ends this half-way takes the index with it: it is built anew from the table.
         let mut tracked = self.follow(&mut held, attempt, &old).await?;
-        held.keys_are(Keys::of(&tracked, attempt));
+        let (writer, keys) = ((attempt.wid, attempt.branch), tracked.keys().clone());
+        held.orders.follow(metadata, writer, keys, now_ms())?;
         let made = self
-            .resolve(&mut tracked, &held.orders, attempt, old, read)
+            .resolve(&mut tracked, held.orders.known(), attempt, old, read)
             .await;
         // Where the table does not have what is known of it, all of it is read anew.
         // And one that is too large gives its memory back.
@@ -254,9 +252,10 @@ impl Changes {
             ..
         } = &self.table;
         let plan = key_plan(metadata.current_schema(), id_columns, *case_insensitive)?;
+        let head = attempt.base.parent_id();
         let (known, unfit) = match held.tracked.take() {
             Some(known) => {
-                let unfit = known.unfit(metadata, attempt.branch, &plan);
+                let unfit = known.unfit(metadata, (attempt.branch, head), &plan);
                 (Some(known).filter(|_| unfit.is_none()), unfit)
             }
             None => (None, Some("there is none")),
@@ -269,9 +268,9 @@ impl Changes {
                 reason = unfit,
                 "the primary-key index is built from the table's files"
             );
-            Tracked::new(metadata.uuid(), plan, &self.memory)
+            Tracked::new(metadata, plan, &self.memory)
         });
-        let (head, read) = (attempt.base.parent_id(), &mut held.counts.files_read);
+        let read = &mut held.counts.files_read;
         match tracked.follow(storage, old, head, read).await {
             Ok(()) => {
                 note_index(&self.metrics, &tracked);
@@ -343,19 +342,7 @@ impl Changes {
     }
 }
 
-fn no_orders() -> KnownOrders {
-    KnownOrders::new(ORDER_WINDOW_MS, ORDER_WINDOW_BYTES_MAX)
-}
-
 impl Held {
-    /// Forgets what it knows of other keys: those of another table of the name, or of other columns.
-    fn keys_are(&mut self, keys: Keys) {
-        if self.keys.as_ref().is_some_and(|known| *known != keys) {
-            self.orders = no_orders();
-        }
-        self.keys = Some(keys);
-    }
-
     /// Applies the last attempt if the table has it, and forgets it otherwise: the index stays what it was,
     /// and what came of the attempt all the same is read from the table's files.
     fn settle(&mut self, metadata: &Arc<TableMetadata>, wid: &str, branch: &str) -> Result<()> {
@@ -368,7 +355,8 @@ impl Held {
             return Ok(());
         };
         let is_there = pending.settle(metadata, (wid, branch), &mut self.orders, now_ms())?;
-        self.orders_held.resize(self.orders.memory_bytes() as u64);
+        self.orders_held
+            .resize(self.orders.known().memory_bytes() as u64);
         if !is_there {
             return Ok(());
         }
@@ -441,8 +429,11 @@ fn tell(metrics: &TableMetrics, metadata: &TableMetadata, pending: &Pending) {
 
 fn note_index(metrics: &TableMetrics, tracked: &Tracked) {
     let values = metrics.values();
-    values.set_count(TableMetric::IndexKeys, tracked.index.entries() as u64);
-    values.set_count(TableMetric::IndexBytes, tracked.index.memory().heap as u64);
+    values.set_count(TableMetric::IndexKeys, tracked.index().entries() as u64);
+    values.set_count(
+        TableMetric::IndexBytes,
+        tracked.index().memory().heap as u64,
+    );
 }
 
 /// A manifest that was written, and its bytes.

@@ -1,10 +1,7 @@
 //! The index of a table together with the files of the snapshot that it is true to.
 //!
-//! It follows a table by difference: of a new snapshot the manifests are read that were not there
-//! before, and the keys of data files that are new. What its own commits change it is
-//! [told](Tracked::apply), so that nothing of them is read again. Only a table that went back, to a
-//! snapshot before the one that was followed last, is read anew: rows that were deleted may be there
-//! again.
+//! Of a new snapshot the manifests are read that were not there before, and the keys of data files that are
+//! new. How it follows, and when it is built anew, is decided in [`frazil_core::index::follow`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +9,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use frazil_core::change::KeyPlan;
-use frazil_core::commit::outcome::descends_from;
 use frazil_core::delete::DeletionVector;
 use frazil_core::index::catch_up::Caught;
-use frazil_core::index::files::IndexedFile;
+use frazil_core::index::follow::Followed;
+use frazil_core::index::orders::Keys;
 use frazil_core::index::table::{Allowed, Delta, check_bytes};
 use frazil_core::index::{Index, KeyForm, KeyHasher};
 use frazil_core::limits::MANIFEST_TABLE_TURNS;
@@ -23,78 +20,66 @@ use frazil_core::memory::Use;
 use frazil_core::{Result, SinkError};
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{ManifestFile, TableMetadata};
-use uuid::Uuid;
 
 use super::kept::Kept;
 use super::{Ahead, Reader, Reading, catch_up};
-use crate::delete::{Entries, KnownDeletes, LiveFiles};
+use crate::delete::{Entries, KnownDeletes, LiveFile, LiveFiles};
 use crate::failpoint;
 use crate::memory::{Draw, Memory};
 use crate::runtime::compute;
 use crate::storage::TableStorage;
 
-/// Rows of files that are gone from which on their keys are taken out of the index, when they are a
-/// quarter of it.
-const DEAD_ROWS_MIN: u64 = if cfg!(test) { 100 } else { 1 << 16 };
-
 /// The index of a table, its files, and what else its commits go on with.
 #[derive(Debug)]
 pub(crate) struct Tracked {
-    table: Uuid,
     plan: Arc<KeyPlan>,
     hasher: KeyHasher,
-    pub(crate) index: Index,
+    followed: Followed,
     pub(crate) live: LiveFiles,
     pub(crate) kept: Kept,
-    /// The snapshot that was followed last.
-    snapshot: Option<i64>,
-    /// Rows of files that are gone, whose keys may still take memory.
-    dead_rows: u64,
-    /// Whether the index has the keys of all its files.
-    is_whole: bool,
     memory: Arc<Memory>,
     drawn: Draw,
 }
 
 impl Tracked {
     /// Begins with nothing: the first snapshot that is followed is read as a whole.
-    pub(crate) fn new(table: Uuid, plan: KeyPlan, memory: &Arc<Memory>) -> Self {
-        let form = KeyForm::of(plan.bytes_max());
+    pub(crate) fn new(metadata: &TableMetadata, plan: KeyPlan, memory: &Arc<Memory>) -> Self {
+        let keys = keys_of(metadata, &plan);
+        let hasher = KeyHasher::new(keys.form, keys.table);
+        let followed = Followed::new(keys);
         Tracked {
-            table,
-            hasher: KeyHasher::new(form, table),
+            hasher,
             plan: Arc::new(plan),
-            index: Index::new(form),
+            followed: match cfg!(test) {
+                true => followed.with_dead_min(100),
+                false => followed,
+            },
             live: LiveFiles::default(),
             kept: Kept::default(),
-            snapshot: None,
-            dead_rows: 0,
-            is_whole: true,
             memory: Arc::clone(memory),
             drawn: memory.draw(Use::KeyIndex, 0),
         }
     }
 
-    /// Returns why it is of no use for the table as it is now.
+    /// Returns why it is of no use for the table as it is now, whose `branch` has the head `head`.
     pub(crate) fn unfit(
         &self,
-        metadata: &TableMetadata,
-        branch: &str,
+        metadata: &Arc<TableMetadata>,
+        (branch, head): (&str, Option<i64>),
         plan: &KeyPlan,
     ) -> Option<&'static str> {
-        if !self.is_whole {
-            return Some("something went wrong half-way");
-        }
-        if self.table != metadata.uuid() {
-            return Some("the table was replaced");
-        }
-        let is_same = self.plan.fingerprint() == plan.fingerprint();
-        if !is_same || self.index.form() != KeyForm::of(plan.bytes_max()) {
-            return Some("the columns of the key are others");
-        }
-        let descends = |id: i64| descends_from(metadata, branch, id);
-        let is_lost = !self.snapshot.is_none_or(descends);
-        is_lost.then_some("the branch does not descend from the snapshot that was followed last")
+        let keys = keys_of(metadata, plan);
+        self.followed.unfit(metadata, (branch, head), &keys)
+    }
+
+    /// Returns where the row of each key is.
+    pub(crate) fn index(&self) -> &Index {
+        self.followed.index()
+    }
+
+    /// Returns what its keys are.
+    pub(crate) fn keys(&self) -> &Keys {
+        self.followed.keys()
     }
 
     /// Returns how keys become bytes.
@@ -109,7 +94,7 @@ impl Tracked {
 
     /// Tells whether it is true to a snapshot, after an error as well.
     pub(crate) fn is_whole(&self) -> bool {
-        self.is_whole
+        self.followed.is_whole()
     }
 
     /// Becomes true to the snapshot `head` with these manifests. The data files whose keys are read for it
@@ -127,28 +112,35 @@ impl Tracked {
         files_read: &mut u64,
     ) -> Result<()> {
         let entries = self.read_unseen(storage, manifests).await?;
-        self.is_whole = false;
         self.live.follow(manifests, entries)?;
         if self.live.equality_deletes > 0 {
             return Err(has_equality_deletes(self.live.equality_deletes));
         }
-        // Of rows that were deleted until then nothing is read.
-        self.snapshot = head;
-        compute(|| self.drop_gone()).await?;
-        let new = self.add_new()?;
+        let (followed, live) = (&mut self.followed, &self.live.data);
+        let of = |file: &LiveFile| (file.rows, file.sequence);
+        let new = compute(|| followed.follow(head, live, of)).await?;
+        let readings = new.iter().map(|file| Reading {
+            number: file.number,
+            path: Arc::clone(&file.path),
+            bytes: live.get(&file.path).map_or(0, |live| live.bytes),
+            rows: file.rows,
+        });
+        let readings: Vec<Reading> = readings.collect();
         let mut whole = 0;
         let read = match new.is_empty() {
-            true => Ok(()),
-            false => self.read_keys(storage, &new, &mut whole).await,
+            true => Ok(false),
+            false => self.read_keys(storage, &readings, &mut whole).await,
         };
-        // A later try goes on with the others.
-        for file in new.iter().skip(whole) {
-            self.index.drop_file(file.number);
+        match &read {
+            Ok(has_several_rows) => self.followed.has_read(*has_several_rows),
+            // A later try goes on with the others.
+            Err(_) => self
+                .followed
+                .read_failed(new.get(whole..).unwrap_or_default()),
         }
-        self.is_whole = true;
         self.count();
         *files_read += whole as u64;
-        read
+        read.map(|_| ())
     }
 
     async fn read_unseen(
@@ -171,57 +163,13 @@ impl Tracked {
         reads.try_collect().await
     }
 
-    /// Forgets files that are not live any more.
-    fn drop_gone(&mut self) -> Result<()> {
-        let files = self.index.files().iter();
-        let gone = files.filter(|(_, file)| !self.live.data.contains_key(&file.path));
-        let gone: Vec<u32> = gone.map(|(number, _)| number).collect();
-        for number in gone {
-            let rows = self.index.drop_file(number).map_or(0, |file| file.rows);
-            self.dead_rows = self.dead_rows.saturating_add(u64::from(rows));
-        }
-        self.shrink()
-    }
-
-    /// Takes keys of files that are gone out of the index when they are a part of it that counts. A row
-    /// that is gone with its file may have left its key before.
-    fn shrink(&mut self) -> Result<()> {
-        let entries = self.index.entries() as u64;
-        if self.dead_rows < DEAD_ROWS_MIN || self.dead_rows < entries / 4 {
-            return Ok(());
-        }
-        self.dead_rows = 0;
-        if self.index.dead_entries() as u64 >= entries / 4 {
-            self.index.compact()?;
-        }
-        Ok(())
-    }
-
-    /// Adds the files that are not known yet, the oldest first; their keys are to be read.
-    fn add_new(&mut self) -> Result<Vec<Reading>> {
-        let files = self.live.data.iter();
-        let new = files.filter(|(path, _)| self.index.files().number(path).is_none());
-        let mut new: Vec<_> = new.collect();
-        new.sort_by_key(|(path, file)| (file.sequence, Arc::clone(path)));
-        let mut added = Vec::with_capacity(new.len());
-        for (path, file) in new {
-            let indexed = IndexedFile::new(Arc::clone(path), file.rows)?;
-            added.push(Reading {
-                number: self.index.add_file(indexed)?,
-                path: Arc::clone(path),
-                bytes: file.bytes,
-                rows: file.rows,
-            });
-        }
-        Ok(added)
-    }
-
+    /// Reads the keys of new files, and tells whether there may be several live rows of a key.
     async fn read_keys(
         &mut self,
         storage: &TableStorage,
         new: &[Reading],
         whole: &mut usize,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         failpoint::pass("index.before-read")?;
         let begun = Instant::now();
         let paths: BTreeSet<Arc<str>> = new.iter().map(|file| Arc::clone(&file.path)).collect();
@@ -255,14 +203,14 @@ impl Tracked {
             drawn.resize(bytes);
             Ok(())
         };
-        let index = &mut self.index;
+        let index = self.followed.index_mut();
         let caught = catch_up(&reader, index, new.to_vec(), &vectors, check, whole).await?;
         tracing::info!(
-            table = %self.table,
+            table = %self.keys().table,
             files = new.len(),
             keys = caught.keys,
             ms = begun.elapsed().as_millis() as u64,
-            index_bytes = self.index.memory().heap,
+            index_bytes = self.index().memory().heap,
             "keys of data files were read"
         );
         self.warn_of_duplicates(storage, &caught).await
@@ -270,18 +218,19 @@ impl Tracked {
 
     /// Returns about how many bytes it takes when the keys of `rows` more rows are in the index.
     fn bytes_with_rows(&self, rows: u64) -> u64 {
-        let files = self.index.files();
+        let files = self.index().files();
         let rows_max = files.iter().map(|(_, file)| u64::from(file.rows)).max();
-        let keys = (self.index.entries() as u64).saturating_add(rows);
-        let (number, form) = (u64::from(files.next()), self.index.form());
+        let keys = (self.index().entries() as u64).saturating_add(rows);
+        let (number, form) = (u64::from(files.next()), self.index().form());
         let index = Index::bytes_for(form, keys, number, rows_max.unwrap_or_default());
         index.saturating_add((self.live.memory_bytes() + self.kept.memory_bytes()) as u64)
     }
 
-    /// Says when live rows have the same key. A row that somebody deleted in the same snapshot is none.
-    async fn warn_of_duplicates(&self, storage: &TableStorage, caught: &Caught) -> Result<()> {
+    /// Says when live rows have the same key, and tells whether some may. A row that somebody deleted in the
+    /// same snapshot is none.
+    async fn warn_of_duplicates(&self, storage: &TableStorage, caught: &Caught) -> Result<bool> {
         let path_of = |number: u32| {
-            let file = self.index.files().get(number);
+            let file = self.index().files().get(number);
             file.map(|file| Arc::clone(&file.path))
         };
         let older = caught.named.iter().map(|one| one.older);
@@ -294,11 +243,11 @@ impl Tracked {
         };
         let live = caught.named.iter().filter(|one| is_live(one.older)).count();
         if live > 0 {
-            tracing::warn!(table = %self.table, at_least = live,
+            tracing::warn!(table = %self.keys().table, at_least = live,
                 "the table has several rows with one key, which another writer left; the newest of \
                  them counts, the others stay until they are deleted elsewhere");
         }
-        Ok(())
+        Ok(live > 0 || caught.duplicates > caught.named.len() as u64)
     }
 
     /// Takes in what a commit of this process, the snapshot `snapshot_id`, has changed.
@@ -312,18 +261,10 @@ impl Tracked {
         deletes: Vec<(Arc<str>, KnownDeletes)>,
         snapshot_id: i64,
     ) -> Result<()> {
-        self.is_whole = false;
-        let dropped = delta.dropped().iter();
-        let rows = dropped.filter_map(|number| Some(self.index.files().get(*number)?.rows));
-        let rows = rows.map(u64::from).sum();
-        self.dead_rows = self.dead_rows.saturating_add(rows);
-        self.index.apply(delta)?;
-        self.shrink()?;
-        self.is_whole = true;
+        self.followed.apply(delta, snapshot_id)?;
         for (path, known) in deletes {
             self.kept.keep_deletes(path, known);
         }
-        self.snapshot = Some(snapshot_id);
         self.count();
         Ok(())
     }
@@ -340,7 +281,7 @@ impl Tracked {
     /// Those of [`check_bytes`].
     pub(crate) fn check_room(&self, delta: &Delta) -> Result<()> {
         let others = self.live.memory_bytes() + self.kept.memory_bytes();
-        let needed = self.index.bytes_with(delta).saturating_add(others as u64);
+        let needed = self.index().bytes_with(delta).saturating_add(others as u64);
         check_bytes(needed, self.allowed())
     }
 
@@ -350,8 +291,18 @@ impl Tracked {
 
     /// Counts the memory that it takes now.
     fn count(&mut self) {
-        let bytes = self.index.memory().heap + self.live.memory_bytes() + self.kept.memory_bytes();
+        let bytes =
+            self.index().memory().heap + self.live.memory_bytes() + self.kept.memory_bytes();
         self.drawn.resize(bytes as u64);
+    }
+}
+
+/// What the numbers of the keys of a table are numbers of.
+fn keys_of(metadata: &TableMetadata, plan: &KeyPlan) -> Keys {
+    Keys {
+        table: metadata.uuid(),
+        form: KeyForm::of(plan.bytes_max()),
+        key: plan.fingerprint().to_owned(),
     }
 }
 

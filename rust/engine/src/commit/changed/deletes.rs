@@ -73,7 +73,7 @@ pub(super) async fn build(
         let known = known.get(&path_of(tracked, number)?)?;
         Some(&known.vector)
     };
-    let (made, noted) = compute(|| located.resolve(&tracked.index, vector_of)).await?;
+    let (made, noted) = compute(|| located.resolve(tracked.index(), vector_of)).await?;
     tracked.check_room(&made.delta)?;
     failpoint::pass("commit.after-resolve")?;
     let mut work = Work {
@@ -159,7 +159,7 @@ fn note_leaving(tracked: &Tracked, known: &Known, located: &mut LocatedChanges) 
 }
 
 pub(super) fn path_of(tracked: &Tracked, number: u32) -> Option<Arc<str>> {
-    let file = tracked.index.files().get(number);
+    let file = tracked.index().files().get(number);
     file.map(|file| Arc::clone(&file.path))
 }
 
@@ -173,7 +173,7 @@ fn locate(
     held: &mut Draw,
 ) -> Result<LocatedChanges, Unbuilt> {
     let files = parts.iter().flat_map(|part| &part.files).cloned();
-    let mut located = LocatedChanges::begin(&tracked.index, files.collect());
+    let mut located = LocatedChanges::begin(tracked.index(), files.collect());
     let step = (PIECE_ROWS / parts.len().max(1)).max(PIECE_ROWS_MIN);
     let sources = parts.iter().map(|part| part.run.changes(step));
     let mut pieces = Pieces::new(sources.collect::<Result<Vec<_>>>()?);
@@ -192,7 +192,7 @@ fn locate(
         if let Some(Err(unsure)) = truncations.as_ref().map(|all| all.check(&changes)) {
             return Err(refused(attempt, unsure));
         }
-        located.add(&tracked.index, orders, &changes)?;
+        located.add(tracked.index(), orders, &changes)?;
         let read: usize = runs.iter().map(KeyRun::memory_bytes).sum();
         let bytes = located.memory_bytes() + pieces.memory_bytes() + read;
         held.resize(bytes as u64);

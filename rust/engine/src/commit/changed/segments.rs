@@ -7,15 +7,14 @@ use bytes::Bytes;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::message::Ranges;
 use frazil_core::control::segment::{SealedManifest, Segment};
-use frazil_core::index::KeyForm;
 use frazil_core::index::files::{IndexedFile, NamedRows};
+use frazil_core::index::orders::Keys;
 use frazil_core::index::pieces::MoreChanges;
 use frazil_core::memory::Use;
 use frazil_core::{Result, SinkError};
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{DataFile, Manifest, SchemaRef};
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use super::super::format_error;
 use super::super::sealed::is_data_path;
@@ -33,26 +32,6 @@ const FILE_BYTES: usize = 2_048;
 const CHECKED_ROWS: usize = 8_192;
 /// Segments that are read at the same time.
 const READS: usize = 4;
-
-/// What the numbers of keys are numbers of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Keys {
-    table: Uuid,
-    form: KeyForm,
-    /// The columns of the key and their classes.
-    key: String,
-}
-
-impl Keys {
-    /// Returns those that the index of an attempt has.
-    pub(super) fn of(tracked: &Tracked, attempt: &ChangedAttempt<'_>) -> Self {
-        Keys {
-            table: attempt.loaded.metadata.uuid(),
-            form: tracked.index.form(),
-            key: tracked.plan().fingerprint().to_owned(),
-        }
-    }
-}
 
 /// What a segment changes.
 #[derive(Debug)]
@@ -84,8 +63,7 @@ pub(super) async fn read(
     memory: &Arc<Memory>,
     read: &mut BTreeMap<usize, SegmentChanges>,
 ) -> Result<(), Unbuilt> {
-    let keys = Keys::of(tracked, attempt);
-    read.retain(|_, known| known.keys == keys);
+    read.retain(|_, known| known.keys == *tracked.keys());
     let missing = attempt.segments.iter();
     let missing = missing.filter(|(index, _)| !read.contains_key(index));
     let reads = missing.map(|(index, segment)| async move {
@@ -138,7 +116,7 @@ async fn read_one(
     let files = files.map(|file| IndexedFile::new(file.file_path(), file.record_count()));
     let files: Vec<IndexedFile> = files.collect::<Result<_>>().map_err(Unread::Failed)?;
     let file_rows: Arc<[u64]> = files.iter().map(|file| u64::from(file.rows)).collect();
-    let keys = Keys::of(tracked, attempt);
+    let keys = tracked.keys().clone();
     let identity = KeyRunIdentity {
         table: segment.table_uuid,
         wid: attempt.wid.to_owned(),

@@ -411,6 +411,25 @@ impl Changed {
         }
     }
 
+    /// What another writer does that removes the data files that have just these rows.
+    pub(super) async fn foreign_drop(&self, rows: &[Row]) -> Foreign {
+        let (loaded, live) = self.live().await;
+        let mut removed = Removed::default();
+        for (path, file) in &live.data {
+            if rows_at(&loaded, path, file.bytes).await == rows {
+                let key = crate::commit::EntryKey::of_file(&**path);
+                removed.data.insert(key);
+            }
+        }
+        Foreign {
+            data: Vec::new(),
+            deletes: Vec::new(),
+            removed,
+            model: Vec::new(),
+            updates: Vec::new(),
+        }
+    }
+
     /// What a writer does that leaves a data file with two delete files: it deletes a key more.
     pub(super) async fn foreign_second_delete(&self, id: i64) -> Foreign {
         let mut one = self.foreign_delete(&[id]).await;

@@ -241,20 +241,61 @@ async fn a_rollback_is_noticed() {
         let snapshot_id = loaded.metadata.current_snapshot().unwrap().snapshot_id();
         let before = table.model.clone();
         table.commit(&[delete(1), put((2, 0, 9))]).await;
-        let retention = SnapshotRetention::Branch {
-            min_snapshots_to_keep: None,
-            max_snapshot_age_ms: None,
-            max_ref_age_ms: None,
-        };
-        table
-            .change(vec![TableUpdate::SetSnapshotRef {
-                ref_name: "main".into(),
-                reference: SnapshotReference::new(snapshot_id, retention),
-            }])
-            .await;
+        roll_back(&table, snapshot_id).await;
         table.model = before;
         table.check().await;
         table.commit(&[put((1, 0, 10)), put((2, 1, 10))]).await;
+    }
+}
+
+// Promise: After a rollback of a table with changes its rows are as new as they are, and not as those were that went: a change in between is not taken for an old one.
+#[tokio::test]
+async fn orders_go_back_with_the_table() {
+    let mut table = Changed::new("t", FormatVersion::V3).await;
+    let first = [put((1, 0, 5)).at(0, 5), put((2, 0, 5)).at(0, 5)];
+    table.commit(&first).await;
+    let loaded = table.world.load().await;
+    let snapshot_id = loaded.metadata.current_snapshot().unwrap().snapshot_id();
+    let before = table.model.clone();
+    let newer = [put((1, 0, 9)).at(0, 9), delete(2).at(0, 9)];
+    table.commit(&newer).await;
+    roll_back(&table, snapshot_id).await;
+    table.model = before;
+    table.check().await;
+    let between = [delete(1).at(0, 7), put((2, 0, 7)).at(0, 7)];
+    table.commit(&between).await;
+}
+
+async fn roll_back(table: &Changed, snapshot_id: i64) {
+    let retention = SnapshotRetention::Branch {
+        min_snapshots_to_keep: None,
+        max_snapshot_age_ms: None,
+        max_ref_age_ms: None,
+    };
+    let to = TableUpdate::SetSnapshotRef {
+        ref_name: "main".into(),
+        reference: SnapshotReference::new(snapshot_id, retention),
+    };
+    table.change(vec![to]).await;
+}
+
+// Promise: When another writer adds a second row of a key and deletes it again, the next change of the key still replaces the first.
+#[tokio::test]
+async fn the_first_row_of_a_key_counts_again_when_a_second_one_went() {
+    for version in [FormatVersion::V2, FormatVersion::V3] {
+        let mut table = filled(version).await;
+        let before = table.model.clone();
+        let second = table.foreign_append(&[(1, 0, 99)]).await;
+        table.commit_foreign(second).await;
+        // The keys of its file are read.
+        let segment = table.segment(1, 0, &[put((30, 1, 1))]).await;
+        assert_eq!(letters(&table.committer.commit(vec![segment]).await), "D");
+        let gone = table.foreign_drop(&[(1, 0, 99)]).await;
+        table.commit_foreign(gone).await;
+        table.model = before;
+        table.model.insert(30, (30, 1, 1));
+        table.check().await;
+        table.commit(&[put((1, 1, 100))]).await;
     }
 }
 

@@ -1,0 +1,148 @@
+//! What a process remembers of the orders of changes, and when it forgets it.
+//!
+//! An order says how new the table's row of a key is, and no table keeps it. So what is remembered is of use
+//! only as long as the table is the one that the process has made:
+//!
+//! | what happens | what becomes of the orders |
+//! |---|---|
+//! | another writer commits rows, deletes or compactions | they count: the source's changes are as old as they were |
+//! | another process commits changes | forgotten: it may have emptied the table, and its orders are not known |
+//! | a commit whose answer was lost, and given up, is there after all | the same, for its orders are not known any more |
+//! | the table is rolled back behind the last commit | forgotten: the table does not have what they are of |
+//! | the catalog answers with a table from before the last commit | nothing: no commit can be built on that |
+//! | the table is replaced, or its key gets other columns | forgotten: they are of other keys |
+//! | the offsets are reset | kept, but for truncations that were applied: rows of before them come again |
+
+use std::collections::VecDeque;
+
+use uuid::Uuid;
+
+use super::key::KeyForm;
+use crate::change::window::KnownOrders;
+use crate::commit::view::TableView;
+use crate::error::Result;
+use crate::rules::{Rule, enforced};
+
+/// What the numbers of keys are numbers of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// The table.
+    pub table: Uuid,
+    /// How keys become numbers.
+    pub form: KeyForm,
+    /// The columns of the key and their classes (`KeyPlan::fingerprint`).
+    pub key: String,
+}
+
+/// The orders of the last changes of a table, as far as they are known.
+#[derive(Debug)]
+pub struct Orders {
+    known: KnownOrders,
+    /// The table as it was when they were looked at last.
+    seen: Option<Seen>,
+    /// The snapshot of the last commit whose orders are among them.
+    snapshot: Option<i64>,
+    /// The last commits of this process, the newest last.
+    own: VecDeque<Uuid>,
+}
+
+/// Commits of which the process knows that they are its own.
+const OWN_MAX: usize = 16;
+
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    keys: Keys,
+    /// The last commit of the writer.
+    commit_id: Option<Uuid>,
+    epoch: u64,
+}
+
+impl Orders {
+    /// Keeps orders for `window_ms`, in about `bytes_max` bytes.
+    pub fn new(window_ms: i64, bytes_max: usize) -> Self {
+        Orders {
+            known: KnownOrders::new(window_ms, bytes_max),
+            seen: None,
+            snapshot: None,
+            own: VecDeque::new(),
+        }
+    }
+
+    /// Returns them.
+    pub fn known(&self) -> &KnownOrders {
+        &self.known
+    }
+
+    /// Becomes true to `table`, whose keys are `keys`: forgets what is not of this table any more, and what
+    /// is older than the window.
+    ///
+    /// # Errors
+    ///
+    /// The table's state cannot be read.
+    pub fn follow<V: TableView>(
+        &mut self,
+        table: &V,
+        (wid, branch): (&str, &str),
+        keys: Keys,
+        now_ms: i64,
+    ) -> Result<()> {
+        let state = table.writer_state(wid, branch)?;
+        let now = Seen {
+            keys,
+            commit_id: state.as_ref().map(|state| state.commit_id),
+            epoch: state.as_ref().map_or(0, |state| state.epoch),
+        };
+        if self.is_from_before(table, now.commit_id) {
+            return Ok(());
+        }
+        if let Some(before) = &self.seen {
+            let by_another = before.commit_id != now.commit_id && enforced(Rule::OrdersOfOthers);
+            if before.keys != now.keys || by_another || self.is_rolled_back(table, branch) {
+                self.known.forget();
+                self.snapshot = None;
+            } else if before.epoch < now.epoch && enforced(Rule::OrdersOfReset) {
+                self.known.expect_again();
+            }
+        }
+        self.seen = Some(now);
+        self.known.expire(now_ms);
+        Ok(())
+    }
+
+    /// Tells whether `table` is as it was before the last commit of this process: its own commit before that
+    /// was the last one, and the snapshot of the last is not there yet.
+    fn is_from_before<V: TableView>(&self, table: &V, commit_id: Option<Uuid>) -> bool {
+        let of_past = self.own.iter().rev().skip(1);
+        let is_past = commit_id.is_none_or(|id| of_past.clone().any(|own| *own == id));
+        is_past && self.snapshot.is_some_and(|id| !table.has_snapshot(id))
+    }
+
+    fn is_rolled_back<V: TableView>(&self, table: &V, branch: &str) -> bool {
+        let is_there = |id| table.has_snapshot(id) && table.is_in_history(branch, id);
+        let is_gone = self.snapshot.is_some_and(|id| !is_there(id));
+        is_gone && enforced(Rule::OrdersOfRollback)
+    }
+
+    /// Takes in that the table has the commit `commit_id`, whose snapshot is `snapshot_id`, and what `note`
+    /// says of it.
+    pub(super) fn commit(
+        &mut self,
+        commit_id: Uuid,
+        snapshot_id: i64,
+        note: impl FnOnce(&mut KnownOrders),
+    ) {
+        if let Some(seen) = &mut self.seen {
+            seen.commit_id = Some(commit_id);
+        }
+        self.own.push_back(commit_id);
+        if self.own.len() > OWN_MAX {
+            self.own.pop_front();
+        }
+        self.snapshot = Some(snapshot_id);
+        note(&mut self.known);
+    }
+}
+
+#[cfg(test)]
+#[path = "orders_tests.rs"]
+pub(super) mod tests;

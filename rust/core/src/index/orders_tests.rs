@@ -1,0 +1,212 @@
+//! When the orders of changes are remembered, and when they are forgotten.
+
+use super::*;
+use crate::change::Order;
+use crate::commit::state::WriterState;
+use crate::index::KeyNumber;
+use crate::index::changed::{Noted, Pending};
+use crate::index::resolve::Counts;
+use crate::index::table::Delta;
+
+/// A table by what is asked of it here.
+#[derive(Debug, Clone, Default)]
+pub(in crate::index) struct Table {
+    /// The branch, oldest first.
+    pub(in crate::index) branch: Vec<i64>,
+    /// Snapshots that the table has beside it.
+    pub(in crate::index) others: Vec<i64>,
+    pub(in crate::index) state: Option<WriterState>,
+}
+
+impl TableView for Table {
+    fn uuid(&self) -> Uuid {
+        Uuid::from_u128(7)
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn writer_state(&self, _wid: &str, _branch: &str) -> Result<Option<WriterState>> {
+        Ok(self.state.clone())
+    }
+
+    fn has_moved(&self, _now: &Self) -> bool {
+        false
+    }
+
+    fn is_in_history(&self, _branch: &str, snapshot_id: i64) -> bool {
+        self.branch.contains(&snapshot_id)
+    }
+
+    fn has_snapshot(&self, snapshot_id: i64) -> bool {
+        self.branch.contains(&snapshot_id) || self.others.contains(&snapshot_id)
+    }
+
+    fn has_spec(&self, _spec_id: i32) -> bool {
+        true
+    }
+}
+
+const W: (&str, &str) = ("w", "main");
+const K: KeyNumber = KeyNumber(7);
+
+fn id(number: i64) -> Uuid {
+    Uuid::from_u128(number as u128)
+}
+
+fn order(number: u8) -> [u8; 10] {
+    [0, 0, 0, 0, 0, 0, 0, 0, number, 1]
+}
+
+pub(in crate::index) fn keys(key: &str) -> Keys {
+    Keys {
+        table: id(7),
+        form: KeyForm::Exact,
+        key: key.to_owned(),
+    }
+}
+
+impl Table {
+    /// Makes a commit of the writer, whose snapshot has its number.
+    fn commit(&mut self, number: i64) {
+        self.branch.push(number);
+        let state = self.state.get_or_insert_with(|| WriterState::new(id(7)));
+        (state.commit_id, state.snapshot_id) = (id(number), number);
+    }
+}
+
+/// The process commits a change of the key at this place of its source, and the table has it.
+fn change(orders: &mut Orders, table: &mut Table, number: u8) {
+    orders.follow(table, W, keys("1"), 0).unwrap();
+    table.commit(number.into());
+    let snapshot_id = number.into();
+    orders.commit(id(snapshot_id), snapshot_id, |known| {
+        known.note(K, Order::of(&order(number)), 0);
+    });
+    orders.follow(table, W, keys("1"), 0).unwrap();
+}
+
+fn knows(orders: &Orders, number: u8) -> bool {
+    orders.known().is_stale(K, Order::of(&order(number)))
+}
+
+fn begun() -> (Orders, Table) {
+    let (mut orders, mut table) = (Orders::new(1_000, 1 << 20), Table::default());
+    change(&mut orders, &mut table, 5);
+    change(&mut orders, &mut table, 9);
+    (orders, table)
+}
+
+#[test]
+fn orders_stay_while_others_add_rows() {
+    let (mut orders, mut table) = begun();
+    assert!(knows(&orders, 8) && !knows(&orders, 9));
+    table.branch.push(100);
+    orders.follow(&table, W, keys("1"), 1_000).unwrap();
+    assert!(knows(&orders, 8));
+    // Also without a commit they are kept for the window and no longer.
+    orders.follow(&table, W, keys("1"), 1_001).unwrap();
+    assert!(!knows(&orders, 8));
+}
+
+// Promise: After a rollback of a table with changes, a change that is newer than the row that came back counts, though an even newer one was rolled back.
+#[test]
+fn orders_of_a_rolled_back_commit_are_forgotten() {
+    for is_expired in [false, true] {
+        let (mut orders, mut table) = begun();
+        table.branch.pop();
+        if !is_expired {
+            table.others.push(9);
+        }
+        table.branch.push(100);
+        orders.follow(&table, W, keys("1"), 0).unwrap();
+        assert!(!knows(&orders, 7));
+    }
+}
+
+#[test]
+fn orders_are_forgotten_when_another_process_has_committed() {
+    let (mut orders, mut table) = begun();
+    table.commit(10);
+    orders.follow(&table, W, keys("1"), 0).unwrap();
+    assert!(!knows(&orders, 8));
+}
+
+#[test]
+fn orders_of_other_keys_are_forgotten() {
+    let (mut orders, table) = begun();
+    orders.follow(&table, W, keys("2"), 0).unwrap();
+    assert!(!knows(&orders, 8));
+}
+
+// A catalog may answer with what was the newest a while ago: the commit is refused, and tried again.
+#[test]
+fn a_table_of_the_past_makes_nothing_forgotten() {
+    let (mut orders, table) = begun();
+    let mut past = table.clone();
+    past.branch.pop();
+    past.state.as_mut().unwrap().commit_id = id(5);
+    orders.follow(&past, W, keys("1"), 0).unwrap();
+    orders.follow(&table, W, keys("1"), 0).unwrap();
+    assert!(knows(&orders, 8));
+}
+
+// Promise: After an offset reset a truncation is applied again, so that rows of before it that came again do not stay; a change that is older than what the table has is still told.
+#[test]
+fn after_a_reset_a_truncation_counts_again() {
+    let (mut orders, mut table) = begun();
+    let twelve = order(12);
+    table.commit(12);
+    orders.commit(id(12), 12, |known| {
+        known.note_truncation(Some(Order::of(&twelve)), 0);
+    });
+    orders.follow(&table, W, keys("1"), 0).unwrap();
+    assert!(orders.known().knows_truncation(Order::of(&twelve)));
+    table.state.as_mut().unwrap().epoch = 1;
+    orders.follow(&table, W, keys("1"), 0).unwrap();
+    assert!(!orders.known().knows_truncation(Order::of(&twelve)));
+    assert!(knows(&orders, 8) && knows(&orders, 11));
+}
+
+fn pending(number: i64) -> Pending {
+    Pending {
+        commit_id: id(number),
+        snapshot_id: number,
+        delta: Delta {
+            generation: 0,
+            added: vec![],
+            dropped: vec![],
+            changes: vec![],
+        },
+        noted: Noted::of([(K, &order(12))]),
+        counts: Counts::default(),
+    }
+}
+
+// An answer was lost, and before the next commit the table has moved on.
+#[test]
+fn the_orders_of_a_commit_count_when_the_table_has_it() {
+    // As attempted; by another attempt of the same commit; behind a commit of another process; not at all.
+    let cases = [
+        (12, 12, true, true),
+        (12, 13, false, true),
+        (14, 12, true, false),
+        (9, 9, false, false),
+    ];
+    for (last, snapshot, is_there, is_known) in cases {
+        let (mut orders, mut table) = begun();
+        if snapshot != 9 {
+            table.commit(snapshot);
+        }
+        let state = table.state.as_mut().unwrap();
+        state.commit_id = id(last);
+        let settled = pending(12).settle(&table, W, &mut orders, 0).unwrap();
+        orders.follow(&table, W, keys("1"), 0).unwrap();
+        assert_eq!(
+            (settled, knows(&orders, 10)),
+            (is_there, is_known),
+            "{last} {snapshot}"
+        );
+    }
+}
