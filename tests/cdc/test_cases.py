@@ -202,9 +202,10 @@ def test_what_is_no_change_becomes_a_row(t: Topic) -> Iterator[Step]:
     assert t.letters() == []
 
 
-# Promise: a topic that gets more partitions, so that keys move to others, doubles nothing
+# Promise: a topic that gets more partitions, so that keys move to others, doubles nothing once that is
+# said to be meant
 # Case: 16
-@case("upsert", partitions=3, version=3)
+@case("grows", partitions=3, version=3)
 def test_more_partitions_double_rows(t: Topic) -> Iterator[Step]:
     keys = range(12)
     yield [t.upsert(t.row(key, "a"), partition=key % 3) for key in keys], [(key, "a") for key in keys]

@@ -34,7 +34,7 @@ pub use effects::{
 };
 pub use frame::{Decoded, Frame, Run, Slice, TaggedValues};
 pub use maps::{MapColumn, MapRows};
-pub use request::{ChannelRecord, Request};
+pub use request::{ChannelRecord, Request, SourceTopic};
 pub use schema::{LogicalType, SchemaRegistry, SourceField, SourceKind, SourceSchema};
 pub use string_map::decode_string_map;
 pub use value::{ArrayCell, Cell, MapCell, MapEntry, StructCell};

@@ -94,6 +94,7 @@ async fn check_one(
         problems.push(keys.problem(&error.with("table", &table.name)));
     }
     problems.extend(super::kept_in_summary(config, table, &loaded));
+    problems.extend(super::nullable_key(table, &loaded));
     check_layout(keys, table, &loaded.metadata, &mut problems);
     problems
 }

@@ -17,6 +17,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::bed::{Bed, TOPIC, Task};
 
+mod grown;
 mod pending;
 mod refusals;
 mod rows;

@@ -142,3 +142,17 @@ fn an_engine_that_reads_no_deletes_is_told_before_the_first_row() {
     let bed = bed.with(OWN, "athena");
     assert_only(&problems(&bed), OWN, ValidationLevel::Error, &parts);
 }
+
+// Promise: a column of the key that may be null is warned of at `validate`
+#[test]
+fn columns_of_the_key_that_may_be_null_are_told() {
+    const IDS: &str = "iceberg.table.db.orders.id-columns";
+    let bed = with_table().with("iceberg.tables.default-mode", "upsert");
+    assert_eq!(problems(&bed.with(IDS, "id")), []);
+    let bed = with_table()
+        .with("iceberg.tables.default-mode", "upsert")
+        .with(IDS, "note");
+    let parts = ["`note`", "may be null", "`db.orders`", "CHANGE_KEY_NULL"];
+    assert_only(&problems(&bed), IDS, ValidationLevel::Warning, &parts);
+    bed.open().expect("it starts").session.close();
+}

@@ -1,6 +1,6 @@
 //! Keys about tables whose rows records change.
 
-use super::KeyType::{Boolean, List, String};
+use super::KeyType::{Boolean, Int, List, String};
 use super::{Group, Key};
 
 /// The formats that come with Frazil, by the names of their files.
@@ -29,6 +29,14 @@ pub(super) const CHANGES: Group = Group {
             agree through the control topic, or set `frazil.coordination=local` where there is one \
             worker.",
     keys: &[
+        Key::own(
+            "frazil.partitions.accept",
+            Int,
+            "How many partitions each topic may have, should some be added. Later changes of a key then \
+             come through another partition than those before them, so the task stops until this key says \
+             that it is meant (`docs/cdc.md`, \"More partitions\").",
+        )
+        .within(1, 200_000),
         Key::own(
             "iceberg.tables.default-change-format",
             String,
