@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::routing;
 use super::table::{MetadataColumn, MetadataSource, TableConfig};
 use crate::change::envelope::Envelope;
-use crate::change::{AbsentPolicy, ChangeConfig, Op, Place, TruncatePolicy};
+use crate::change::{AbsentPolicy, ChangeConfig, DeleteMode, Op, Place, TruncatePolicy};
 
 const CDC_FIELD: &str = "iceberg.tables.cdc-field";
 const UPSERTS: &str = "iceberg.tables.upsert-mode-enabled";
@@ -145,6 +145,12 @@ pub(super) fn read(
         word if word.eq_ignore_ascii_case("truncate") => TruncatePolicy::Apply,
         word if word.eq_ignore_ascii_case("ignore") => TruncatePolicy::Ignore,
         _ => TruncatePolicy::Fail,
+    };
+    let deletes = reader.own_or(name, "delete-mode", "default-delete-mode");
+    config.delete_mode = match reader.word(&deletes).unwrap_or_default() {
+        word if word.eq_ignore_ascii_case("vector") => DeleteMode::Vector,
+        word if word.eq_ignore_ascii_case("position") => DeleteMode::Position,
+        _ => DeleteMode::Auto,
     };
     read_old_rows(reader, name, beside, &mut config);
     config.case_insensitive = beside.case_insensitive;

@@ -75,6 +75,10 @@ async fn check_one(
                     let key = keys.of_table(&table.name, "id-columns");
                     ConfigProblem::error(key, error.report())
                 }
+                "DELETE_MODE_UNFIT" => {
+                    let key = keys.of_table(&table.name, "delete-mode");
+                    ConfigProblem::error(key, error.report())
+                }
                 "ENGINE_READS_NO_DELETES" => {
                     ConfigProblem::error(keys.engines_of(&table.name), error.report())
                 }
@@ -163,6 +167,7 @@ fn check_layout(
             let error = error.with("table", &table.name);
             let own = match error.code() {
                 "CHANGE_MODE_UNSUPPORTED" => "mode",
+                "DELETE_MODE_UNFIT" => "delete-mode",
                 "CHANGE_ORDER_UNSUPPORTED" | "ORDER_COLUMN_MISSING" => "order-columns",
                 _ => own,
             };

@@ -16,10 +16,8 @@ const FORMATS: &[&str] = &[
 ];
 const TRUNCATE: &[&str] = &["fail", "ignore", "truncate"];
 const ABSENT: &[&str] = &["fail", "null"];
-const DELETES: &[&str] = &["auto"];
-const NO_DELETES: &str = "deletion vectors and position deletes follow from the format version of the \
-                          table, equality deletes are never written, and `copy-on-write` is not \
-                          built yet";
+const DELETES: &[&str] = &["auto", "vector", "position"];
+const NO_DELETES: &str = "equality deletes are never written, and `copy-on-write` is not built yet";
 
 /// Keys for changes.
 pub(super) const CHANGES: Group = Group {
@@ -79,8 +77,9 @@ pub(super) const CHANGES: Group = Group {
         Key::own(
             "iceberg.tables.default-delete-mode",
             String,
-            "How rows are deleted. `auto`: with deletion vectors in tables of format version 3, with \
-             position deletes of single files in those of version 2.",
+            "How rows are deleted. `vector`: with deletion vectors, which needs format version 3. \
+             `position`: with position deletes of single files, which needs version 2. `auto`: by what the \
+             table's version is. A table of the other version is refused.",
         )
         .or("auto")
         .one_of(DELETES, NO_DELETES),
