@@ -79,6 +79,9 @@ pub struct ChangeConfig {
     pub order_epoch: String,
     /// What a truncation does.
     pub truncate: TruncatePolicy,
+    /// A row is dropped when the table has one with its key, and does not replace it; among at least so
+    /// many of its newest rows that is looked for.
+    pub once_within: Option<u64>,
     /// How rows are deleted: where the table does it otherwise, it is refused.
     pub delete_mode: DeleteMode,
     /// The column that is true in rows that the source deleted, in place of removing them.
@@ -114,6 +117,7 @@ impl ChangeConfig {
             envelope,
             order_epoch: String::new(),
             truncate: TruncatePolicy::default(),
+            once_within: None,
             delete_mode: DeleteMode::default(),
             soft_delete: None,
             order_columns: Vec::new(),

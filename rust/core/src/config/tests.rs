@@ -544,6 +544,35 @@ fn what_is_not_supported_yet_is_refused_with_the_reason() {
             "not built yet",
         ),
         (
+            &[
+                ("iceberg.table.db.orders.mode", "append-once"),
+                ("iceberg.table.db.orders.order-columns", "ts"),
+            ],
+            "iceberg.table.db.orders.order-columns",
+            "rows are added once",
+        ),
+        (
+            &[
+                ("iceberg.table.db.orders.mode", "append-once"),
+                ("iceberg.tables.default-truncate", "ignore"),
+            ],
+            "iceberg.tables.default-truncate",
+            "rows are added once",
+        ),
+        (
+            &[
+                ("iceberg.table.db.orders.mode", "upsert"),
+                ("iceberg.table.db.orders.dedup-window-rows", "9"),
+            ],
+            "iceberg.table.db.orders.dedup-window-rows",
+            "replaces it",
+        ),
+        (
+            &[("iceberg.table.db.orders.dedup-window-rows", "9")],
+            "iceberg.table.db.orders.dedup-window-rows",
+            "rows are appended",
+        ),
+        (
             &[("iceberg.table.db.orders.engines", "spark")],
             "iceberg.table.db.orders.engines",
             "has no effect",

@@ -1,6 +1,6 @@
 //! Keys about tables whose rows records change.
 
-use super::KeyType::{Boolean, Int, List, String};
+use super::KeyType::{Boolean, Int, List, Long, String};
 use super::{Group, Key};
 
 /// The formats that come with Frazil, by the names of their files.
@@ -84,6 +84,15 @@ pub(super) const CHANGES: Group = Group {
         .or("auto")
         .one_of(DELETES, NO_DELETES),
         Key::own(
+            "iceberg.tables.default-dedup-window-rows",
+            Long,
+            "Among how many of the newest rows of a table of the mode `append-once` a row with the key of a \
+             record is looked for, at least. Their keys are in memory, with 9 to 18 bytes each.",
+        )
+        .or("10000000")
+        .within(1, i64::MAX)
+        .medium(),
+        Key::own(
             "iceberg.tables.default-soft-delete-column",
             String,
             "A column that is true in rows that the source deleted, which stay with their last values, and \
@@ -141,6 +150,13 @@ pub(super) const CHANGES: Group = Group {
             "As `iceberg.tables.default-delete-mode`, for this table.",
         )
         .one_of(DELETES, NO_DELETES),
+        Key::own(
+            "iceberg.table.<name>.dedup-window-rows",
+            Long,
+            "As `iceberg.tables.default-dedup-window-rows`, for this table.",
+        )
+        .within(1, i64::MAX)
+        .medium(),
         Key::own(
             "iceberg.table.<name>.soft-delete-column",
             String,
