@@ -9,6 +9,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.transforms import BucketTransform
 
 from bed import data
+from bed.connect import RestError
 from bed.process import wait_until
 from bed.read import TableView
 from bed.sink import running, sink
@@ -167,6 +168,9 @@ def test_added_partitions_stop_a_table_with_changes(worker, broker, rest, name):
     trace = wait_until("the task to stop", stopped, 60, 1)
     for part in ("TOPIC_PARTITIONS_ADDED", "4 partitions", "had 2", "frazil.partitions.accept=4", f"topic={name}"):
         assert part in trace, trace
+    # The configuration as it is would not be taken again.
+    with pytest.raises(RestError, match="TOPIC_PARTITIONS_ADDED"):
+        worker.insist("PUT", f"/connectors/{name}/config", config)
     worker.insist("PUT", f"/connectors/{name}/config", config | {"frazil.partitions.accept": "4"})
     view.wait_rows(40, 90)
     worker.delete(name)

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use frazil_core::wire::testing::decode_validation;
 use frazil_core::wire::{Request, SourceTopic};
 use uuid::Uuid;
 
@@ -58,6 +59,15 @@ fn added_partitions_stop_a_table_with_changes_until_they_are_accepted() {
     refusal(&task, upsert_at((2, 1), 1, Some("b")));
     task.session.close();
     assert_eq!(seen(&bed, TABLE), notes(&[(1, "a")]));
+    // At `validate` too, where the connector has asked the cluster.
+    let bed = bed.with("frazil.internal.topic-partitions", "other=9, orders=6");
+    let problems = |bed: &Bed| decode_validation(&bed.validate()).expect("it follows the format");
+    let refused = problems(&bed);
+    assert!(matches!(&refused[..], [(key, _, message)] if key == ACCEPT
+        && message.contains("TOPIC_PARTITIONS_ADDED")), "{refused:?}");
+    let bed = bed.with(ACCEPT, "6");
+    assert_eq!(problems(&bed), []);
+    let bed = bed.with(ACCEPT, "1");
     let task = task_of(&bed, &[(ACCEPT, "6")], 6);
     put(&task, [upsert_at((5, 0), 1, Some("b"))]);
     end(task, 5, 1);
