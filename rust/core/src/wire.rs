@@ -15,6 +15,7 @@ pub mod effects;
 pub mod frame;
 pub mod maps;
 pub(crate) mod read;
+pub mod replay;
 pub mod request;
 pub mod schema;
 mod string_map;

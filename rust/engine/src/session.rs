@@ -194,6 +194,16 @@ impl Session {
     ///
     /// As [`put`](Self::put).
     pub fn put_from(&self, frame: &[u8], buffer_bytes: usize) -> Result<Vec<u8>> {
+        self.take(frame, buffer_bytes)
+            .map(|effects| effects.encode())
+    }
+
+    /// As [`put_from`](Self::put_from), for who needs no bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub(crate) fn take(&self, frame: &[u8], buffer_bytes: usize) -> Result<Effects> {
         let mut inner = self.lock()?;
         inner.check()?;
         inner.frame_begins(buffer_bytes as u64);
@@ -201,9 +211,7 @@ impl Session {
         let effects = inner.put(frame);
         self.metrics.add_time(TaskMetric::PutTime, begun.elapsed());
         inner.frame_ends();
-        inner
-            .remember_failure(effects)
-            .map(|effects| effects.encode())
+        inner.remember_failure(effects)
     }
 
     /// Answers a control request with effects.
@@ -217,14 +225,21 @@ impl Session {
             // Without the lock: whoever asks wants to see a task that is stuck, too.
             return Ok(self.metrics.answer().encode());
         }
+        self.request(request).map(|effects| effects.encode())
+    }
+
+    /// As [`control`](Self::control), for who needs no bytes; not for metrics.
+    ///
+    /// # Errors
+    ///
+    /// As [`control`](Self::control).
+    pub(crate) fn request(&self, request: Request) -> Result<Effects> {
         let mut inner = self.lock()?;
         if !matches!(request, Request::PreCommit(_) | Request::Cancel) {
             inner.check()?;
         }
         let effects = inner.control(request);
-        inner
-            .remember_failure(effects)
-            .map(|effects| effects.encode())
+        inner.remember_failure(effects)
     }
 
     /// Ends the session: seals what is open, waits a little for the commits, and forgets the rest,

@@ -3,8 +3,7 @@
 //! A producer sends all records of a key to one partition, which it finds by the number of partitions.
 //! When some are added, later changes of a key come through another partition than those before them,
 //! and Kafka keeps no order between the two. So the count of each topic stands in the state, with the
-//! offsets, and a larger one stops the task until somebody says that it is meant
-//! (protocol, question 4).
+//! offsets, and a larger one stops the task until somebody says that it is meant.
 
 use uuid::Uuid;
 
@@ -66,7 +65,10 @@ mod tests {
             Ok(()) => true,
             Err(error) => {
                 assert_eq!(error.code(), "TOPIC_PARTITIONS_ADDED");
-                assert!(error.message().contains(&format!("accept={now}")), "{error}");
+                assert!(
+                    error.message().contains(&format!("accept={now}")),
+                    "{error}"
+                );
                 false
             }
         }
@@ -89,7 +91,10 @@ mod tests {
         state.advance(&changes(4, Some(1), None)).unwrap();
         assert!(judged(&state, Some(1), 6, None));
         assert!(!judged(&state, Some(1), 7, None));
-        assert!(!judged(&state, None, 7, None), "the topic's id is not known now");
+        assert!(
+            !judged(&state, None, 7, None),
+            "the topic's id is not known now"
+        );
         assert!(judged(&state, Some(2), 7, None), "the topic was made again");
     }
 

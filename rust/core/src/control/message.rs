@@ -661,9 +661,7 @@ mod key_run {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{
-        KeyRunRef, NUMBER_MAX, PARTITION_MAX, PATH_BYTES_MAX, TOPIC_BYTES_MAX, fits,
-    };
+    use super::{KeyRunRef, NUMBER_MAX, PARTITION_MAX, PATH_BYTES_MAX, TOPIC_BYTES_MAX, fits};
 
     #[derive(Serialize, Deserialize)]
     struct Text {

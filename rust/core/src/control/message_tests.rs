@@ -324,7 +324,10 @@ fn segments() -> impl Strategy<Value = SegmentMessage> {
         len,
         sha256,
         rows,
-        topic_partitions: counts.into_iter().map(|(name, n)| (name.into(), n)).collect(),
+        topic_partitions: counts
+            .into_iter()
+            .map(|(name, n)| (name.into(), n))
+            .collect(),
     });
     (
         names(),

@@ -127,14 +127,21 @@ fn the_first_row_of_a_key_stays_where_rows_are_added_once() {
     ];
     let new = vec![file("n", 4), file("m", 2)];
     let mut located = Located::begin(&index, new).keeping_first(true);
-    located.add(&index, &runs, &|_: &i32, _: &i32| false, |_| ()).unwrap();
+    located
+        .add(&index, &runs, &|_: &i32, _: &i32| false, |_| ())
+        .unwrap();
     // Somebody has deleted the row of the key 2: it is not there any more.
     let mut deleted = DeletionVector::new();
     deleted.insert(2).unwrap();
-    let made = located.resolve(&index, |file| (file == 0).then_some(&deleted)).unwrap();
+    let made = located
+        .resolve(&index, |file| (file == 0).then_some(&deleted))
+        .unwrap();
     assert!(!made.deletes.contains_key(&0), "a row of the table stays");
     assert_eq!(rows(&made, 2), [0, 3]);
-    assert_eq!((made.unneeded.as_slice(), made.dropped.as_slice()), (&[1][..], &[][..]));
+    assert_eq!(
+        (made.unneeded.as_slice(), made.dropped.as_slice()),
+        (&[1][..], &[][..])
+    );
     let counts = Counts {
         inserted: 2,
         repeated: 4,

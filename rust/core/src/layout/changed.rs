@@ -6,8 +6,8 @@ use iceberg::spec::TableMetadata;
 
 use super::identifier::key_plan;
 use super::{column_missing, find, may_come};
-use crate::change::{ChangePlan, DeleteMode};
 use crate::change::plan::key_missing;
+use crate::change::{ChangePlan, DeleteMode};
 use crate::config::{TableConfig, engines};
 use crate::error::{Result, SinkError};
 use crate::schema::names::Aliases;
@@ -82,12 +82,16 @@ pub fn check_new(config: &TableConfig) -> Result<()> {
 fn check_version(config: &TableConfig, version: u8) -> Result<()> {
     let mode = config.changes.as_ref().map(|changes| changes.delete_mode);
     let (mode, needed, remedy) = match mode {
-        Some(DeleteMode::Vector) if version < 3 => {
-            ("vector", 3, "create it with `auto-create-props.format-version=3`, or upgrade it")
-        }
-        Some(DeleteMode::Position) if version > 2 => {
-            ("position", 2, "a table cannot go back, so write into another one")
-        }
+        Some(DeleteMode::Vector) if version < 3 => (
+            "vector",
+            3,
+            "create it with `auto-create-props.format-version=3`, or upgrade it",
+        ),
+        Some(DeleteMode::Position) if version > 2 => (
+            "position",
+            2,
+            "a table cannot go back, so write into another one",
+        ),
         _ => return Ok(()),
     };
     let message = format!(

@@ -48,6 +48,7 @@ use crate::index::Tracked;
 use crate::memory::{Draw, Memory};
 use crate::metrics::TableMetrics;
 use crate::runtime::compute;
+pub(crate) use aligned::aligned;
 use segments::Keys;
 
 pub(super) use segments::SegmentChanges;

@@ -168,7 +168,10 @@ fn check_partitions(
         partitions::check(&state, (topic, None), count, accepted).err()
     })?;
     let error = error.with("table", &table.name);
-    Some(ConfigProblem::error("frazil.partitions.accept", error.report()))
+    Some(ConfigProblem::error(
+        "frazil.partitions.accept",
+        error.report(),
+    ))
 }
 
 /// Compares what the configuration says of the table's layout with the table, each key for itself.

@@ -274,7 +274,9 @@ fn check_partitions(context: &SessionContext, state: Option<&WriterState>) -> Re
     let ids = context.topic_ids.borrow();
     let counts = context.topic_partitions.borrow();
     let accepted = context.config.control.partitions_accepted;
-    let known = state.into_iter().flat_map(|state| counts.iter().map(move |of| (state, of)));
+    let known = state
+        .into_iter()
+        .flat_map(|state| counts.iter().map(move |of| (state, of)));
     for (state, (topic, partitions)) in known {
         let id = ids.get(topic).copied();
         partitions::check(state, (topic, id), *partitions, accepted)?;

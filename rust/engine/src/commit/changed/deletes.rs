@@ -55,7 +55,8 @@ pub(super) async fn build(
     mut held: Draw,
 ) -> Result<(Built, Written), Unbuilt> {
     let once = table.once_within.is_some();
-    let mut located = compute(|| locate(tracked, orders, attempt, (parts, once), &mut held)).await?;
+    let mut located =
+        compute(|| locate(tracked, orders, attempt, (parts, once), &mut held)).await?;
     let paths = located.files().into_iter();
     let paths: BTreeSet<Arc<str>> = paths
         .filter_map(|number| path_of(tracked, number))

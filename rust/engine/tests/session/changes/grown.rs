@@ -50,7 +50,13 @@ fn added_partitions_stop_a_table_with_changes_until_they_are_accepted() {
     // While it runs.
     tell(&task, 6, 3..6);
     let report = refusal(&task, upsert_at((5, 0), 1, Some("b")));
-    for part in [TABLE, TOPIC, "6 partitions", "had 3", "`frazil.partitions.accept=6`"] {
+    for part in [
+        TABLE,
+        TOPIC,
+        "6 partitions",
+        "had 3",
+        "`frazil.partitions.accept=6`",
+    ] {
         assert!(report.contains(part), "{report}");
     }
     task.session.close();
@@ -63,8 +69,11 @@ fn added_partitions_stop_a_table_with_changes_until_they_are_accepted() {
     let bed = bed.with("frazil.internal.topic-partitions", "other=9, orders=6");
     let problems = |bed: &Bed| decode_validation(&bed.validate()).expect("it follows the format");
     let refused = problems(&bed);
-    assert!(matches!(&refused[..], [(key, _, message)] if key == ACCEPT
-        && message.contains("TOPIC_PARTITIONS_ADDED")), "{refused:?}");
+    assert!(
+        matches!(&refused[..], [(key, _, message)] if key == ACCEPT
+        && message.contains("TOPIC_PARTITIONS_ADDED")),
+        "{refused:?}"
+    );
     let bed = bed.with(ACCEPT, "6");
     assert_eq!(problems(&bed), []);
     let bed = bed.with(ACCEPT, "1");

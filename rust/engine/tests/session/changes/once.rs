@@ -92,7 +92,10 @@ fn only_so_many_of_the_newest_rows_are_remembered() {
         put(&task, [event((0, offset), id, "x")]);
         task.until_durable(offset + 1);
     }
-    put(&task, [event((0, 16), 10, "again"), event((0, 17), 15, "again")]);
+    put(
+        &task,
+        [event((0, 16), 10, "again"), event((0, 17), 15, "again")],
+    );
     task.until_durable(18);
     let ids = ids(&bed);
     let count = |id| ids.iter().filter(|one| **one == id).count();
