@@ -168,45 +168,10 @@ fn write(
         }
     }
     let rows = rows.as_slice();
+    if write_fixed(out, array, rows) {
+        return Ok(());
+    }
     match array.data_type() {
-        DataType::Boolean => {
-            let values = array.as_boolean();
-            rows.iter()
-                .for_each(|row| out.u8(row.is_some_and(|row| values.value(row)).into()));
-        }
-        DataType::Int32 => numbers(out, rows, |row| {
-            array.as_primitive::<Int32Type>().value(row).to_le_bytes()
-        }),
-        DataType::Date32 => numbers(out, rows, |row| {
-            array.as_primitive::<Date32Type>().value(row).to_le_bytes()
-        }),
-        DataType::Int64 => numbers(out, rows, |row| {
-            array.as_primitive::<Int64Type>().value(row).to_le_bytes()
-        }),
-        DataType::Float32 => numbers(out, rows, |row| {
-            array.as_primitive::<Float32Type>().value(row).to_le_bytes()
-        }),
-        DataType::Float64 => numbers(out, rows, |row| {
-            array.as_primitive::<Float64Type>().value(row).to_le_bytes()
-        }),
-        DataType::Time64(TimeUnit::Microsecond) => numbers(out, rows, |row| {
-            array
-                .as_primitive::<Time64MicrosecondType>()
-                .value(row)
-                .to_le_bytes()
-        }),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => numbers(out, rows, |row| {
-            array
-                .as_primitive::<TimestampMicrosecondType>()
-                .value(row)
-                .to_le_bytes()
-        }),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => numbers(out, rows, |row| {
-            array
-                .as_primitive::<TimestampNanosecondType>()
-                .value(row)
-                .to_le_bytes()
-        }),
         DataType::Decimal128(..) => {
             let values = array.as_primitive::<Decimal128Type>();
             texts(out, rows, |row| values.value(row).to_be_bytes().to_vec());
@@ -251,6 +216,52 @@ fn write(
         }
     }
     Ok(())
+}
+
+/// Writes values that all have the same length; tells whether these do.
+fn write_fixed(out: &mut Writer, array: &dyn Array, rows: &[Option<usize>]) -> bool {
+    match array.data_type() {
+        DataType::Boolean => {
+            let values = array.as_boolean();
+            rows.iter()
+                .for_each(|row| out.u8(row.is_some_and(|row| values.value(row)).into()));
+        }
+        DataType::Int32 => numbers(out, rows, |row| {
+            array.as_primitive::<Int32Type>().value(row).to_le_bytes()
+        }),
+        DataType::Date32 => numbers(out, rows, |row| {
+            array.as_primitive::<Date32Type>().value(row).to_le_bytes()
+        }),
+        DataType::Int64 => numbers(out, rows, |row| {
+            array.as_primitive::<Int64Type>().value(row).to_le_bytes()
+        }),
+        DataType::Float32 => numbers(out, rows, |row| {
+            array.as_primitive::<Float32Type>().value(row).to_le_bytes()
+        }),
+        DataType::Float64 => numbers(out, rows, |row| {
+            array.as_primitive::<Float64Type>().value(row).to_le_bytes()
+        }),
+        DataType::Time64(TimeUnit::Microsecond) => numbers(out, rows, |row| {
+            array
+                .as_primitive::<Time64MicrosecondType>()
+                .value(row)
+                .to_le_bytes()
+        }),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => numbers(out, rows, |row| {
+            array
+                .as_primitive::<TimestampMicrosecondType>()
+                .value(row)
+                .to_le_bytes()
+        }),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => numbers(out, rows, |row| {
+            array
+                .as_primitive::<TimestampNanosecondType>()
+                .value(row)
+                .to_le_bytes()
+        }),
+        _ => return false,
+    }
+    true
 }
 
 fn child(schema: Option<&Arc<SourceSchema>>) -> Result<&SourceSchema> {

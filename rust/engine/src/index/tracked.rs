@@ -84,6 +84,11 @@ impl Tracked {
         self
     }
 
+    /// Tells whether the first row of a key stays, so that only whether there is one matters.
+    pub(crate) fn keeps_first(&self) -> bool {
+        self.rows_needed.is_some()
+    }
+
     /// Returns the sequence number of the oldest files whose keys it has.
     fn oldest(&self) -> i64 {
         let Some(needed) = self.rows_needed else {

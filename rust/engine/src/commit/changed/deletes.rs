@@ -54,9 +54,7 @@ pub(super) async fn build(
     parts: &[&SegmentChanges],
     mut held: Draw,
 ) -> Result<(Built, Written), Unbuilt> {
-    let once = table.once_within.is_some();
-    let mut located =
-        compute(|| locate(tracked, orders, attempt, (parts, once), &mut held)).await?;
+    let mut located = compute(|| locate(tracked, orders, attempt, parts, &mut held)).await?;
     let paths = located.files().into_iter();
     let paths: BTreeSet<Arc<str>> = paths
         .filter_map(|number| path_of(tracked, number))
@@ -171,12 +169,12 @@ fn locate(
     tracked: &Tracked,
     orders: &KnownOrders,
     attempt: &ChangedAttempt<'_>,
-    (parts, once): (&[&SegmentChanges], bool),
+    parts: &[&SegmentChanges],
     held: &mut Draw,
 ) -> Result<LocatedChanges, Unbuilt> {
     let files = parts.iter().flat_map(|part| &part.files).cloned();
     let located = LocatedChanges::begin(&tracked.index, files.collect());
-    let mut located = located.keeping_first(once);
+    let mut located = located.keeping_first(tracked.keeps_first());
     let step = (PIECE_ROWS / parts.len().max(1)).max(PIECE_ROWS_MIN);
     let sources = parts.iter().map(|part| part.run.changes(step));
     let mut pieces = Pieces::new(sources.collect::<Result<Vec<_>>>()?);
