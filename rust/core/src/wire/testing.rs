@@ -592,7 +592,7 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::AlterOffsets(_) => (8, None),
         Request::Epoch => (9, None),
         Request::Metrics => (11, None),
-        Request::TopicIds(_) => (10, None),
+        Request::Topics(_) => (10, None),
         Request::Channel { .. } => (7, None),
     };
     writer.u8(kind);
@@ -611,11 +611,12 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
             writer.i64(*offset);
         }
     }
-    if let Request::TopicIds(ids) = request {
-        writer.length(ids.len());
-        for (topic, id) in ids {
-            writer.text(topic);
-            writer.bytes.extend_from_slice(id.as_bytes());
+    if let Request::Topics(topics) = request {
+        writer.length(topics.len());
+        for topic in topics {
+            writer.text(&topic.name);
+            writer.bytes.extend_from_slice(topic.id.as_bytes());
+            writer.i32(topic.partitions.cast_signed());
         }
     }
     if let Request::AlterOffsets(offsets) = request {

@@ -311,7 +311,11 @@ fn requests_read_back() {
         Request::AlterOffsets(vec![]),
         Request::Epoch,
         Request::Metrics,
-        Request::TopicIds(vec![("t".into(), uuid::Uuid::from_u128(7))]),
+        Request::Topics(vec![SourceTopic {
+            name: "t".into(),
+            id: uuid::Uuid::from_u128(7),
+            partitions: 3,
+        }]),
         Request::Channel {
             leader: true,
             now_ms: 1_700_000_000_000,

@@ -48,6 +48,7 @@ use crate::index::Tracked;
 use crate::memory::{Draw, Memory};
 use crate::metrics::TableMetrics;
 use crate::runtime::compute;
+pub(crate) use aligned::aligned;
 use segments::Keys;
 
 pub(super) use segments::SegmentChanges;
@@ -69,6 +70,8 @@ pub struct ChangedTable {
     pub absent: AbsentPolicy,
     /// What the configuration says of how files are written.
     pub write_props: BTreeMap<String, String>,
+    /// Rows whose key the table has are not added: it is looked for among so many of its newest rows.
+    pub once_within: Option<u64>,
 }
 
 impl ChangedTable {
@@ -79,6 +82,7 @@ impl ChangedTable {
         Some(ChangedTable {
             absent: unavailable.map_or(AbsentPolicy::default(), |one| one.absent),
             write_props: config.write_props.clone(),
+            once_within: changes.once_within,
             id_columns: config.id_columns.clone(),
             case_insensitive: config.case_insensitive,
         })
@@ -269,7 +273,7 @@ impl Changes {
                 reason = unfit,
                 "the primary-key index is built from the table's files"
             );
-            Tracked::new(metadata.uuid(), plan, &self.memory)
+            Tracked::new(metadata.uuid(), plan, &self.memory).within(self.table.once_within)
         });
         let (head, read) = (attempt.base.parent_id(), &mut held.counts.files_read);
         match tracked.follow(storage, old, head, read).await {
@@ -393,6 +397,7 @@ fn tell(metrics: &TableMetrics, metadata: &TableMetadata, pending: &Pending) {
         missing,
         superseded,
         stale,
+        repeated,
         emptied,
         emptied_rows,
         completed,
@@ -405,6 +410,7 @@ fn tell(metrics: &TableMetrics, metadata: &TableMetadata, pending: &Pending) {
         (TableMetric::Missing, missing),
         (TableMetric::Superseded, superseded),
         (TableMetric::Stale, stale),
+        (TableMetric::Repeated, repeated),
         (TableMetric::Truncated, emptied_rows),
     ] {
         metrics.add(metric, count);
@@ -418,6 +424,7 @@ fn tell(metrics: &TableMetrics, metadata: &TableMetadata, pending: &Pending) {
         missing,
         superseded,
         stale,
+        repeated,
         completed,
         "changes applied"
     );

@@ -20,6 +20,8 @@ use crate::storage::{TableStorage, find_sink_error};
 
 /// Rows whose keys are read at a time.
 pub(super) const BATCH_ROWS: usize = 8_192;
+/// Rows that are read at a time of a file of which all columns are read.
+const WHOLE_ROWS: usize = 1_024;
 /// Bytes at the end of a file that are read at once.
 const FOOTER_BYTES: usize = 64 << 10;
 
@@ -211,6 +213,42 @@ async fn reader(
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
     builder.map_err(|error| unusable(location, error))
+}
+
+/// All rows of a data file, batch by batch.
+pub(crate) struct WholeRows {
+    batches: ParquetRecordBatchStream<StoredFile>,
+    location: String,
+}
+
+/// Opens the data file at `location`, which has `bytes` bytes, to read all of it in batches of few rows.
+///
+/// # Errors
+///
+/// `INDEX_FILE_UNREADABLE`, or what the store says.
+pub(crate) async fn whole_rows(
+    storage: &TableStorage,
+    location: &str,
+    bytes: u64,
+) -> Result<WholeRows> {
+    let builder = reader(storage, location, bytes, false).await?;
+    let batches = builder.with_batch_size(WHOLE_ROWS).build();
+    Ok(WholeRows {
+        batches: batches.map_err(|error| unusable(location, error))?,
+        location: location.to_owned(),
+    })
+}
+
+impl WholeRows {
+    /// Returns the next rows; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// `INDEX_FILE_UNREADABLE`, or what the store says.
+    pub(crate) async fn try_next(&mut self) -> Result<Option<RecordBatch>> {
+        let batch = self.batches.try_next().await;
+        batch.map_err(|error| unusable(&self.location, error))
+    }
 }
 
 fn row_missing(location: &str) -> SinkError {

@@ -52,6 +52,8 @@ pub(crate) struct Tracked {
     dead_rows: u64,
     /// Whether the index has the keys of all its files.
     is_whole: bool,
+    /// How many of the newest rows it needs; all when `None`.
+    rows_needed: Option<u64>,
     memory: Arc<Memory>,
     drawn: Draw,
 }
@@ -70,9 +72,37 @@ impl Tracked {
             snapshot: None,
             dead_rows: 0,
             is_whole: true,
+            rows_needed: None,
             memory: Arc::clone(memory),
             drawn: memory.draw(Use::KeyIndex, 0),
         }
+    }
+
+    /// Knows only the newest files: as many as have `rows` rows.
+    pub(crate) fn within(mut self, rows: Option<u64>) -> Self {
+        self.rows_needed = rows;
+        self
+    }
+
+    /// Tells whether the first row of a key stays, so that only whether there is one matters.
+    pub(crate) fn keeps_first(&self) -> bool {
+        self.rows_needed.is_some()
+    }
+
+    /// Returns the sequence number of the oldest files whose keys it has.
+    fn oldest(&self) -> i64 {
+        let Some(needed) = self.rows_needed else {
+            return i64::MIN;
+        };
+        let files = self.live.data.values();
+        let mut files: Vec<(i64, u64)> = files.map(|file| (file.sequence, file.rows)).collect();
+        files.sort_unstable_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
+        let mut rows = 0u64;
+        let enough = files.into_iter().find(|(_, more)| {
+            rows = rows.saturating_add(*more);
+            rows >= needed
+        });
+        enough.map_or(i64::MIN, |(sequence, _)| sequence)
     }
 
     /// Returns why it is of no use for the table as it is now.
@@ -171,10 +201,14 @@ impl Tracked {
         reads.try_collect().await
     }
 
-    /// Forgets files that are not live any more.
+    /// Forgets files that are not live any more, or too old to matter.
     fn drop_gone(&mut self) -> Result<()> {
-        let files = self.index.files().iter();
-        let gone = files.filter(|(_, file)| !self.live.data.contains_key(&file.path));
+        let (files, oldest) = (self.index.files().iter(), self.oldest());
+        let is_needed = |path: &Arc<str>| {
+            let file = self.live.data.get(path);
+            file.is_some_and(|file| file.sequence >= oldest)
+        };
+        let gone = files.filter(|(_, file)| !is_needed(&file.path));
         let gone: Vec<u32> = gone.map(|(number, _)| number).collect();
         for number in gone {
             let rows = self.index.drop_file(number).map_or(0, |file| file.rows);
@@ -199,7 +233,9 @@ impl Tracked {
 
     /// Adds the files that are not known yet, the oldest first; their keys are to be read.
     fn add_new(&mut self) -> Result<Vec<Reading>> {
+        let oldest = self.oldest();
         let files = self.live.data.iter();
+        let files = files.filter(|(_, file)| file.sequence >= oldest);
         let new = files.filter(|(path, _)| self.index.files().number(path).is_none());
         let mut new: Vec<_> = new.collect();
         new.sort_by_key(|(path, file)| (file.sequence, Arc::clone(path)));

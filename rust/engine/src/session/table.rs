@@ -53,6 +53,8 @@ pub(crate) struct SessionContext {
     pub(crate) started: Instant,
     /// The ids of the source topics, as far as they are known.
     pub(crate) topic_ids: RefCell<BTreeMap<Arc<str>, Uuid>>,
+    /// How many partitions the source topics have, as far as it is known.
+    pub(crate) topic_partitions: RefCell<BTreeMap<Arc<str>, u32>>,
     /// How many tables the session has.
     pub(crate) tables: Cell<usize>,
     /// When this put has waited long enough for others.
@@ -492,6 +494,7 @@ impl TableSlot {
             wid: context.config.wid.clone(),
             branch: self.config.branch.clone(),
             topic_ids: context.topic_ids.borrow().clone(),
+            topic_partitions: context.topic_partitions.borrow().clone(),
             rows,
             epoch: machine.epoch(),
             sealed,

@@ -397,11 +397,16 @@ impl Task {
 
     /// Lets time pass, as Connect does, until the offset of partition 0 is `offset`.
     pub(crate) fn until_durable(&self, offset: i64) {
+        self.until_durable_in(0, offset);
+    }
+
+    /// As [`until_durable`](Self::until_durable), for any partition.
+    pub(crate) fn until_durable_in(&self, partition: i32, offset: i64) {
         let limit = Instant::now() + PATIENCE;
         loop {
             let effects = self.tick();
             assert_eq!(effects.rewinds, vec![], "no rewind was expected");
-            let durable = self.pre_commit(0, offset);
+            let durable = self.pre_commit(partition, offset);
             if durable == Some(offset) {
                 return;
             }

@@ -17,6 +17,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::bed::{Bed, TOPIC, Task};
 
+mod grown;
+mod once;
 mod pending;
 mod refusals;
 mod rows;
@@ -145,9 +147,19 @@ fn rejected(effects: &Effects) -> Vec<(i64, &str)> {
 
 /// What readers see: the notes by id. Read from data and delete files by the rules of Iceberg alone.
 pub(crate) fn seen(bed: &Bed, table: &str) -> BTreeMap<i64, String> {
+    let mut rows = BTreeMap::new();
+    for (id, note) in visible(bed, table) {
+        let twice = rows.insert(id, note);
+        assert_eq!(twice, None, "row {id} is there twice");
+    }
+    rows
+}
+
+/// The rows that readers see, those with one id too.
+fn visible(bed: &Bed, table: &str) -> Vec<(i64, String)> {
     let (data, deletes) = live(bed, table);
     let storage = bed.load(table).storage;
-    let mut rows = BTreeMap::new();
+    let mut rows = Vec::new();
     for file in data {
         let bytes = bed.wait(storage.get(&file)).expect("a data file");
         let deleted = deletes.get(&file);
@@ -158,9 +170,7 @@ pub(crate) fn seen(bed: &Bed, table: &str) -> BTreeMap<i64, String> {
             for index in 0..batch.num_rows() {
                 if !deleted.is_some_and(|deleted| deleted.contains(place)) {
                     let id = ids.as_primitive::<Int64Type>().value(index);
-                    let note = notes.as_string::<i32>().value(index).to_owned();
-                    let twice = rows.insert(id, note);
-                    assert_eq!(twice, None, "row {id} is there twice");
+                    rows.push((id, notes.as_string::<i32>().value(index).to_owned()));
                 }
                 place += 1;
             }

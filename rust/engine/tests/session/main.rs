@@ -9,6 +9,7 @@ mod failures;
 mod layout;
 mod memory;
 mod partitions;
+mod rebuild;
 mod registry;
 mod resets;
 mod routes;

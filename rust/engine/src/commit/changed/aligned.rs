@@ -15,7 +15,7 @@ use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 /// # Errors
 ///
 /// `ROW_UNREADABLE` when a column has a type that is none from before a promotion.
-pub(super) fn aligned(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<ArrayRef>> {
+pub(crate) fn aligned(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<ArrayRef>> {
     let (fields, columns) = (batch.schema_ref().fields(), batch.columns());
     let column = |field: &FieldRef| match find(fields, columns, field) {
         Some((column, from)) => array(&column, &from, field),
