@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
-use frazil_core::decode::{FrameDecoder, Gatherer};
+use frazil_core::decode::FrameDecoder;
 use frazil_core::limits;
 use frazil_core::metrics::TaskMetric;
 use frazil_core::offsets::TopicPartition;
@@ -104,7 +104,6 @@ struct Inner {
     schemas: SchemaRegistry,
     /// Reads what Connect hands through as bytes.
     decoder: Option<FrameDecoder>,
-    gatherer: Option<Gatherer>,
     /// Where the schemas are that records name.
     registry: Option<Registry>,
     /// Decides everything about offsets.
@@ -311,7 +310,6 @@ impl Inner {
             decoded_bytes: 0,
             routes: Routes::new(&config.routes),
             decoder: decoding::decoder(&config),
-            gatherer: None,
             registry,
             config,
             context,

@@ -13,7 +13,6 @@
 use std::time::{Duration, Instant};
 
 use frazil_core::control::writer::TableIndex;
-use frazil_core::decode::Gatherer;
 use frazil_core::limits::FRAME_BUFFER_KEPT;
 use frazil_core::memory::{Answer, ROOM_WANTED, Use};
 use frazil_core::metrics::TaskMetric;
@@ -82,19 +81,12 @@ impl Inner {
     /// A frame was taken, or not: what only it needed is let go.
     pub(super) fn frame_ends(&mut self) {
         self.frame_buffer = self.frame_buffer.min(FRAME_BUFFER_KEPT as u64);
-        if self
-            .gatherer
-            .as_ref()
-            .is_some_and(|gatherer| gatherer.bytes() > DECODED_KEPT)
-        {
-            self.gatherer = None;
-        }
-        let mut decoded = self.gatherer.as_ref().map_or(0, Gatherer::bytes);
+        let mut decoded = 0;
         if let Some(decoder) = &mut self.decoder {
             if decoder.bytes() > DECODED_KEPT {
                 decoder.release();
             }
-            decoded += decoder.bytes();
+            decoded = decoder.bytes();
         }
         self.decoded_bytes = decoded as u64;
     }

@@ -104,7 +104,10 @@ fn removed(offset: i64, id: i64) -> Row {
 pub(crate) fn put(task: &Task, rows: impl IntoIterator<Item = Row>) -> Effects {
     let begun = task.tick();
     assert_eq!(begun.rewinds, vec![], "no rewind was expected");
-    let frame = FrameBuilder::schemaless().with_headers().rows(rows);
+    let frame = FrameBuilder::schemaless()
+        .in_columns()
+        .with_headers()
+        .rows(rows);
     task.try_put(&frame).expect("the frame is taken")
 }
 

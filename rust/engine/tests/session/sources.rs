@@ -24,7 +24,7 @@ fn put(task: &Task, first: i64, schema: Option<&SourceSchema>, values: Vec<Value
             let id = task.session.register_schema(&schema.to_bytes()).unwrap();
             FrameBuilder::with_value_schema(id, schema.clone())
         }
-        None => FrameBuilder::schemaless(),
+        None => FrameBuilder::schemaless().in_columns(),
     };
     task.tick();
     let effects = task.try_put(&frame.rows(rows)).unwrap();
@@ -185,7 +185,10 @@ fn nothing_masked_comes_by_keys_or_headers() {
         .key(person())
         .header("email", Value::text("ada@x.org"))
         .header("phone", Value::text("555"));
-    let frame = FrameBuilder::schemaless().with_headers().row(row);
+    let frame = FrameBuilder::schemaless()
+        .in_columns()
+        .with_headers()
+        .row(row);
     let effects = task.try_put(&frame).unwrap();
     assert_eq!(effects.rejected, vec![]);
     task.session.close();
