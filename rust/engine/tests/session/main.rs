@@ -14,6 +14,7 @@ mod resets;
 mod routes;
 mod sources;
 mod starts;
+mod store;
 mod tables;
 mod topic;
 mod validate;
