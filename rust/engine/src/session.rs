@@ -44,7 +44,7 @@ use frazil_core::metrics::TaskMetric;
 use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry, SourceTopic};
 use frazil_core::{ErrorKind, Result, SinkError};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
@@ -298,6 +298,7 @@ impl Inner {
             tables: Cell::new(tables.len()),
             waits_until: Cell::new(started + OPEN_WAIT),
             account,
+            turns: Arc::new(Semaphore::new(limits::UPLOAD_REQUESTS)),
             metrics,
         };
         for table in &tables {

@@ -27,6 +27,8 @@ const ROOM_WAIT: Duration = Duration::from_secs(2);
 const ROOM_POLL: Duration = Duration::from_millis(5);
 /// Decoded rows whose memory is kept for the next frame.
 const DECODED_KEPT: usize = 8 << 20;
+/// Bytes of rows that become uploads before the pool hears of it.
+const SHRINK_STEP: u64 = 1 << 20;
 /// The part of a task's share that descriptions of ended files may take.
 const ENDED_PART: u64 = 4;
 
@@ -96,6 +98,7 @@ impl Inner {
         let standing = self.standing(ROOM_WANTED);
         let gives_back = self.back_pressure.observe(&standing);
         self.log_memory(&standing);
+        self.observe_stall(&standing);
         if !gives_back {
             return Ok(());
         }
@@ -119,6 +122,25 @@ impl Inner {
         self.shrink(&standing)
     }
 
+    /// Pauses while more waits for commits that do not come than the task may hold in memory. The files of
+    /// these rows are in the storage, so that memory alone would let them be ever more; if the task ends,
+    /// all of them are written again.
+    fn observe_stall(&mut self, standing: &Standing) {
+        let now = Instant::now();
+        let machine = &self.machine;
+        let tables = self.tables.iter_mut();
+        let waiting: u64 = tables.map(|table| table.stalled_bytes(machine, now)).sum();
+        let stalls = waiting > standing.share;
+        if self.back_pressure.stall(stalls) {
+            let what = match stalls {
+                true => "the task pauses: its tables are not committed, check the catalog",
+                false => "the task goes on: its tables are committed",
+            };
+            tracing::warn!(connector = %self.config.connector, task = self.config.task,
+                waiting, share = standing.share, "{what}");
+        }
+    }
+
     /// Ends files when the task has to give back.
     pub(super) fn shrink_to_share(&mut self) -> Result<()> {
         let standing = self.standing(ROOM_WANTED);
@@ -132,15 +154,26 @@ impl Inner {
     /// most goes first.
     fn shrink(&mut self, standing: &Standing) -> Result<()> {
         let mut excess = standing.excess();
-        let mut order: Vec<&mut TableSlot> = self.tables.iter_mut().collect();
-        order.sort_by_key(|table| std::cmp::Reverse(table.resident_bytes()));
-        for table in order {
-            if excess == 0 {
-                break;
+        let mut order: Vec<(u64, usize)> = self
+            .tables
+            .iter()
+            .enumerate()
+            .map(|(at, table)| (table.resident_bytes(), at))
+            .collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, at) in order {
+            while excess > 0
+                && let Some(table) = self.tables.get_mut(at)
+            {
+                let step = excess.min(SHRINK_STEP);
+                let given = table.shrink(&self.context, &mut self.machine, step)?;
+                // Rows that became uploads are no rows any more: the pool hears of it at once.
+                self.note_memory();
+                if given == 0 {
+                    break;
+                }
+                excess = excess.saturating_sub(given);
             }
-            let before = table.resident_bytes();
-            table.shrink(&self.context, &mut self.machine, excess)?;
-            excess = excess.saturating_sub(before);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod resets;
 mod routes;
 mod sources;
 mod starts;
+mod store;
 mod tables;
 mod topic;
 mod validate;
