@@ -29,7 +29,7 @@ fn task_of(bed: &Bed, more: &[(&str, &str)], partitions: i32) -> Task {
 
 fn refusal(task: &Task, record: Row) -> String {
     let frame = FrameBuilder::schemaless().with_headers().rows([record]);
-    let error = task.try_put(&frame).err().expect("it is refused");
+    let error = task.try_put(&frame).expect_err("it is refused");
     assert_eq!(error.code(), "TOPIC_PARTITIONS_ADDED");
     error.report()
 }
