@@ -54,6 +54,8 @@ FLAVOURS = {
         Flavour("debezium", {"iceberg.tables.default-mode": "cdc"}),
         Flavour("schemaless", {"iceberg.tables.default-mode": "cdc"}, schemas=False),
         Flavour("upsert", {"iceberg.tables.default-mode": "upsert"}),
+        Flavour("grows", {"iceberg.tables.default-mode": "upsert", "frazil.partitions.accept": "6"}),
+        Flavour("once", {"iceberg.tables.default-mode": "append-once"}),
         Flavour("tabular-cdc", {"iceberg.tables.cdc-field": "v"}),
         Flavour("tabular-upsert", {"iceberg.tables.upsert-mode-enabled": "true"}),
     )

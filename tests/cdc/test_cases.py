@@ -111,6 +111,24 @@ def test_inserts_that_are_sent_again_double_rows(t: Topic) -> Iterator[Step]:
     yield [*again, t.insert(100, t.row(99, "new"))], [*there, (99, "new")]
 
 
+# Promise: events that a producer sends again become no second row where rows are added once: in one batch,
+# over commits and partitions, and after all tasks were started again
+@case("once", partitions=2, version=3)
+def test_events_that_are_sent_again_double_rows(t: Topic) -> Iterator[Step]:
+    first = [t.upsert(t.row(key, "a"), partition=key % 2) for key in range(10)]
+    there = [(key, "a") for key in range(10)]
+    yield [*first, *first], there
+    again = [t.upsert(t.row(key, "b"), partition=(key + 1) % 2) for key in range(12)]
+    there += [(10, "b"), (11, "b")]
+    yield again, there
+    yield [], there
+    yield [], there
+    # The case above has all tasks start again here.
+    yield [], there
+    late = [t.upsert(t.row(key, "c"), partition=key % 2) for key in range(13)]
+    yield late, [*there, (12, "c")]
+
+
 # Promise: records whose key is nowhere are dead letters that name topic, partition and offset; the others
 # land
 # Case: 9
@@ -202,9 +220,10 @@ def test_what_is_no_change_becomes_a_row(t: Topic) -> Iterator[Step]:
     assert t.letters() == []
 
 
-# Promise: a topic that gets more partitions, so that keys move to others, doubles nothing
+# Promise: a topic that gets more partitions, so that keys move to others, doubles nothing once that is
+# said to be meant
 # Case: 16
-@case("upsert", partitions=3, version=3)
+@case("grows", partitions=3, version=3)
 def test_more_partitions_double_rows(t: Topic) -> Iterator[Step]:
     keys = range(12)
     yield [t.upsert(t.row(key, "a"), partition=key % 3) for key in keys], [(key, "a") for key in keys]

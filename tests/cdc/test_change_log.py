@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from pathlib import Path
 
 from checks import check_deletes
 from records import Writer
 from stage import FIELDS
 
+from bed.artifacts import frazil_cli
 from bed.debezium import JSON
 from bed.exactly import SHORT_SESSION
 from bed.process import wait_until
@@ -120,3 +122,51 @@ def test_a_change_log_is_followed_over_a_killed_worker(make_worker, broker, rest
     assert folded(log) == wanted
     assert now.rows() == len(wanted)
     check_deletes(now)
+
+
+# Promise: `frazil rebuild` makes a table from the log that the worker wrote that is the current-state table
+def test_a_table_is_rebuilt_from_its_log(make_worker, broker, rest, name, scratch):
+    worker = make_worker(plugin="jar").start()
+    broker.create_topic(name)
+    now, log, copy = (TableView(rest, f"{name}.{table}") for table in ("now", "log", "copy"))
+    config = sink(
+        rest,
+        name,
+        f"{name}.now,{name}.log",
+        iceberg__tables__metadata_columns="_topic,_partition,_offset,_key",
+        **SHORT_SESSION,
+    )
+    config |= {"key.converter": JSON, "value.converter": JSON}
+
+    def with_changes(table: str) -> dict[str, str]:
+        return {f"iceberg.table.{name}.{table}.mode": "cdc", f"iceberg.table.{name}.{table}.id-columns": "id"}
+
+    source = Source(23)
+    worker.create(name, config | with_changes("now"))
+    worker.wait_running(name, 1)
+    for _ in range(4):
+        broker.produce(name, source.changes(60))
+        log.wait_rows(source.sent, 60)
+    worker.kill()
+    broker.produce(name, source.changes(60))
+    worker.start()
+    log.wait_rows(source.sent, 90)
+    wanted = {number: row["v"] for number, row in source.rows.items()}
+
+    def held(view: TableView) -> dict[int, str]:
+        return dict(view.query("SELECT id, v FROM {t}"))
+
+    wait_until("the current state", lambda: held(now) == wanted, 60, 0.3)
+    worker.delete(name)
+    worker.stop()
+    other = config | with_changes("copy") | {"name": name, "iceberg.tables": f"{name}.copy,{name}.log"}
+    file = scratch / "rebuild.json"
+    file.write_text(json.dumps({"name": name, "config": other}))
+    command = [str(frazil_cli()), "rebuild", "--config", str(file), "--table", f"{name}.copy"]
+    command += ["--log", f"{name}.log", "--json"]
+    for _ in range(2):
+        made = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert made.returncode == 0, made
+        assert json.loads(made.stdout)["rows"] == source.sent
+        assert held(copy) == wanted
+    check_deletes(copy)

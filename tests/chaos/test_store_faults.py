@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
+import time
 import urllib.parse
 from pathlib import Path
 from typing import Iterator
@@ -297,3 +299,29 @@ def test_a_store_stalls_in_the_middle_of_a_file(stored, store):
         assert run.rows() == [run.sent - 400]
         hold.release()
         run.check()
+
+
+# Injection: 24
+@pytest.mark.long
+def test_a_silent_store_pauses_the_consumer(stored, store):
+    """Every request for a file is taken and none is answered, for most of a minute, under a steady load."""
+    logger = "org.apache.kafka.connect.runtime.WorkerSinkTaskContext"
+    with stored(tasks=1, frazil__memory__max__bytes=str(32 << 20)).running() as run:
+        run.worker.call("PUT", f"/admin/loggers/{logger}", {"level": "DEBUG"})
+        said = len(re.findall("Pausing partitions", run.worker.log()))
+        hold = Hold()
+        store.proxy.rule(hold, path=r"\.(parquet|avro)")
+        began = time.monotonic()
+        # Shorter than the time after which a silent request counts as failed.
+        while time.monotonic() - began < 40:
+            run.send_noise(400)
+            pause_for(0.5)
+        hold.wait_held()
+        assert run.rows() == [400]
+        assert run.worker.task_states(run.name) == ["RUNNING"]
+        pauses = len(re.findall("Pausing partitions", run.worker.log())) - said
+        store.proxy.clear()
+        hold.release()
+        run.check(timeout=180, lag=60)
+        run.worker.call("PUT", f"/admin/loggers/{logger}", {"level": "INFO"})
+    assert pauses > 0, "the consumer was never paused while the store was silent"

@@ -9,6 +9,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.transforms import BucketTransform
 
 from bed import data
+from bed.connect import RestError
 from bed.process import wait_until
 from bed.read import TableView
 from bed.sink import running, sink
@@ -137,3 +138,39 @@ def test_a_table_is_added_in_the_middle(worker, broker, rest, config, name):
     )
     assert second.query(asked) == [(p, True, True, each - 1) for p in range(PARTITIONS)]
     assert 0 < second.rows() < feed.sent
+
+
+# Promise: a task whose table has changes stops with its topic and both numbers when partitions are added, and
+# goes on when the configuration says that it is meant
+def test_added_partitions_stop_a_table_with_changes(worker, broker, rest, name):
+    broker.create_topic(name, 2)
+    config = sink(
+        rest,
+        name,
+        f"{name}.t",
+        consumer__override__metadata__max__age__ms="1000",
+        iceberg__tables__default_mode="upsert",
+        iceberg__tables__default_id_columns="id",
+    )
+    view = TableView(rest, f"{name}.t")
+    worker.create(name, config)
+    worker.wait_running(name)
+    broker.produce_json(name, data.orders(20, 0), lambda index: index % 2)
+    view.wait_rows(20, 60)
+    broker.add_partitions(name, 4)
+    # Records make the task look at the table again; where they land does not matter.
+    orders = data.orders(20, 20)
+
+    def stopped() -> str | None:
+        broker.produce_json(name, orders, lambda index: index % 4)
+        return worker.failure(name)
+
+    trace = wait_until("the task to stop", stopped, 60, 1)
+    for part in ("TOPIC_PARTITIONS_ADDED", "4 partitions", "had 2", "frazil.partitions.accept=4", f"topic={name}"):
+        assert part in trace, trace
+    # The configuration as it is would not be taken again.
+    with pytest.raises(RestError, match="TOPIC_PARTITIONS_ADDED"):
+        worker.insist("PUT", f"/connectors/{name}/config", config)
+    worker.insist("PUT", f"/connectors/{name}/config", config | {"frazil.partitions.accept": "4"})
+    view.wait_rows(40, 90)
+    worker.delete(name)

@@ -3,10 +3,12 @@
 //! `frazil verify` checks a table against the stream it came from: no record twice, none missing; of a
 //! table with changes that each key has one row.
 //! `frazil state` shows, repairs and resets the offsets that the tables hold. `frazil compat` tells
-//! what a new schema of a topic would do to its tables.
+//! what a new schema of a topic would do to its tables. `frazil rebuild` makes a table with changes from the
+//! log of its changes.
 
 mod compat;
 mod offsets;
+mod rebuild;
 mod settings;
 mod state;
 mod verify;
@@ -20,6 +22,7 @@ usage: frazil verify --config FILE [--table NAME] [--expect TOPIC:PARTITION=STAR
        frazil state reset --config FILE (--all | --offsets TOPIC:PARTITION=OFFSET,...)
        frazil compat --config FILE --schema FILE [--message NAME] (--topic TOPIC | --subject SUBJECT)
                      [--table NAME]... [--json]
+       frazil rebuild --config FILE --table NAME --log NAME [--from-first] [--json]
 
 verify: checks the metadata columns _topic, _partition and _offset of a table that Frazil writes. Of a
 table with changes it checks that no key is there twice, and no data file has two delete files.
@@ -49,6 +52,15 @@ made optional, and which block their records. Nothing is changed.
                   the topic; else those that the topic goes to
   --json          the findings as JSON
 
+rebuild: makes a table with changes from the table that has the changes, one row each, with the columns
+_topic, _partition, _offset and _key. Stop the connector before. A run that was ended goes on where
+it was, and the connector goes on behind the last row of the log.
+
+  --table NAME    the table to make, of the mode upsert or cdc; new, or dropped before
+  --log NAME      the table with the changes, of the mode append
+  --from-first    the first row of each partition is its beginning, though its offset is not 0
+  --json          what was done as JSON
+
 exit status: 0 all well, 1 something is wrong with a table or blocked, 2 the command could not be carried out";
 
 fn main() -> ExitCode {
@@ -66,6 +78,7 @@ fn run() -> Result<bool, String> {
     let mut arguments = lexopt::Parser::from_env();
     match arguments.next().map_err(|error| error.to_string())? {
         Some(lexopt::Arg::Value(command)) if command == "verify" => verify::run(arguments),
+        Some(lexopt::Arg::Value(command)) if command == "rebuild" => rebuild::run(arguments),
         Some(lexopt::Arg::Value(command)) if command == "compat" => compat::run(arguments),
         Some(lexopt::Arg::Value(command)) if command == "state" => state::run(arguments),
         Some(lexopt::Arg::Long("help") | lexopt::Arg::Short('h')) => {

@@ -44,4 +44,4 @@ pub use key::{KeyPlan, KeyRows};
 pub use order::{Form, Order, OrderRule, is_older};
 pub use pending::{Lacks, PendingFile};
 pub use place::Place;
-pub use plan::{AbsentPolicy, ChangeConfig, ChangePlan, TruncatePolicy, Unavailable};
+pub use plan::{AbsentPolicy, ChangeConfig, ChangePlan, DeleteMode, TruncatePolicy, Unavailable};

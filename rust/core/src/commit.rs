@@ -13,6 +13,7 @@ pub mod location;
 pub mod merge;
 pub mod outcome;
 pub mod owner;
+pub mod partitions;
 pub mod plan;
 pub mod recover;
 pub mod remembered;

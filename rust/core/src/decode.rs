@@ -21,7 +21,6 @@ pub mod confluent;
 mod defaults;
 mod envelope;
 pub mod frames;
-pub mod gather;
 pub(crate) mod json;
 pub mod json_schema;
 mod maps;
@@ -36,7 +35,6 @@ use std::sync::Arc;
 
 pub use columns::{Budget, ColumnBuilder, ColumnsBuilder};
 pub use frames::{FrameDecoder, Side};
-pub use gather::Gatherer;
 pub use refused::Refused;
 
 use crate::error::Result as SinkResult;

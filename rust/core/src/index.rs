@@ -42,6 +42,8 @@ pub mod truncations;
 
 #[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod test_support;
 
 pub use key::{KeyForm, KeyHasher, KeyNumber};
 pub use table::Index;

@@ -25,6 +25,9 @@ pub const SCHEMA_REFERENCES_MAX: usize = 256;
 pub const BATCH_ROWS: usize = 8_192;
 /// Bytes of such rows after which they become one earlier.
 pub const BATCH_BYTES: usize = 8 << 20;
+/// Requests that the uploads of one task have with the storage at the same time: each costs a connection, or a
+/// thread where the storage is a file system.
+pub const UPLOAD_REQUESTS: usize = 32;
 /// Segments of one table and session that may wait for their commit.
 pub const SEGMENTS_IN_FLIGHT_MAX: usize = 4;
 /// Bytes of the writer state in one table property before it is cut into shards.

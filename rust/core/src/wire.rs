@@ -15,6 +15,7 @@ pub mod effects;
 pub mod frame;
 pub mod maps;
 pub(crate) mod read;
+pub mod replay;
 pub mod request;
 pub mod schema;
 mod string_map;
@@ -34,7 +35,7 @@ pub use effects::{
 };
 pub use frame::{Decoded, Frame, Run, Slice, TaggedValues};
 pub use maps::{MapColumn, MapRows};
-pub use request::{ChannelRecord, Request};
+pub use request::{ChannelRecord, Request, SourceTopic};
 pub use schema::{LogicalType, SchemaRegistry, SourceField, SourceKind, SourceSchema};
 pub use string_map::decode_string_map;
 pub use value::{ArrayCell, Cell, MapCell, MapEntry, StructCell};

@@ -215,6 +215,7 @@ golden!(
     logical_types,
     nested,
     plain_values,
+    records,
     recursive,
     renamed,
     requests,
@@ -229,6 +230,7 @@ fn golden_frames_survive_any_cut_and_any_flipped_byte() {
     for name in [
         "nested.bin",
         "schemaless.bin",
+        "records.bin",
         "sources.bin",
         "renamed.bin",
         "headers.bin",

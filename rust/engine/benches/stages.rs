@@ -153,7 +153,7 @@ impl Input {
     fn maps() -> Self {
         Input {
             name: "map",
-            frames: frames(&FrameBuilder::schemaless(), |number| {
+            frames: frames(&FrameBuilder::schemaless().in_columns(), |number| {
                 Value::object(event(number))
             }),
             schemas: BTreeMap::new(),

@@ -26,6 +26,7 @@ mod wait;
 
 pub use change::change_table;
 pub use changed::ChangedTable;
+pub(crate) use changed::aligned;
 pub use committer::{CommitSettings, TableCommitter};
 pub(crate) use kept::Lists;
 pub use kept::Sight;

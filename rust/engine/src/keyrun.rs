@@ -19,6 +19,7 @@
 
 mod owner;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, FixedSizeBinaryBuilder, PrimitiveBuilder};
@@ -151,6 +152,7 @@ pub async fn write_key_run(
         len: bytes.len() as u64,
         sha256: Sha256::digest(&bytes).into(),
         rows: run.len() as u64,
+        topic_partitions: BTreeMap::new(),
     };
     storage.put(location, Bytes::from(bytes)).await?;
     Ok(made)

@@ -25,6 +25,7 @@ pub mod logs;
 pub mod memory;
 mod metrics;
 pub mod preflight;
+pub mod rebuild;
 mod redact;
 pub mod registry;
 pub mod runtime;

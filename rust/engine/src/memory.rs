@@ -10,6 +10,7 @@
 //!
 //! All of them may outlive the task: what it still holds counts until it is gone.
 
+mod allocator;
 mod limit;
 
 use std::path::Path;
@@ -62,8 +63,10 @@ impl Memory {
         Arc::clone(&PROCESS)
     }
 
-    /// Makes a pool of a process that may use as much as `limit`.
+    /// Makes a pool of a process that may use as much as `limit`, whose allocator from now on keeps little of what
+    /// is freed.
     pub fn new(limit: Option<Limit>) -> Arc<Memory> {
+        allocator::settle();
         Arc::new(Memory {
             pool: Mutex::default(),
             said: Mutex::new((0, Instant::now())),

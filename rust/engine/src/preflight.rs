@@ -71,6 +71,7 @@ pub async fn check_tables(
                     .and_then(|()| check_existing(&loaded.metadata, table))
                     .map_err(|error| error.with("table", &table.name))?;
                 notices.extend(kept_in_summary(config, table, &loaded));
+                notices.extend(nullable_key(table, &loaded));
             }
             Err(error) if error.code() == "TABLE_NOT_FOUND" => check_creatable(table)?,
             Err(error) => return Err(error.with("table", &table.name)),
@@ -93,6 +94,27 @@ fn kept_in_summary(
         message: format!(
             "table `{}` keeps the connector's offsets in the summaries of its snapshots, not in a \
              property; expire old snapshots, since each repeats them",
+            table.name
+        ),
+    })
+}
+
+/// Tells of columns of the key that may be null: a record without its key is an error.
+fn nullable_key(table: &TableConfig, loaded: &LoadedTable) -> Option<ConfigProblem> {
+    let plan = changed::change_plan(&loaded.metadata, table).ok()??;
+    let schema = loaded.metadata.current_schema();
+    let columns = plan.key().field_ids();
+    let columns = columns.filter(|id| schema.field_by_id(*id).is_some_and(|field| !field.required));
+    let names: Vec<String> = columns
+        .filter_map(|id| Some(format!("`{}`", schema.name_by_field_id(id)?)))
+        .collect();
+    (!names.is_empty()).then(|| ConfigProblem {
+        key: format!("iceberg.table.{}.id-columns", table.name),
+        level: Level::Warning,
+        message: format!(
+            "column {} of the key of table `{}` may be null, and a record without its key is an error \
+             (`CHANGE_KEY_NULL`); rows of other writers without it are never changed",
+            names.join(", "),
             table.name
         ),
     })

@@ -39,13 +39,13 @@ use std::time::{Duration, Instant};
 
 use frazil_core::config::SinkConfig;
 use frazil_core::control::task::{TaskMachine, TaskSettings};
-use frazil_core::decode::{FrameDecoder, Gatherer};
+use frazil_core::decode::FrameDecoder;
 use frazil_core::limits;
 use frazil_core::metrics::TaskMetric;
 use frazil_core::offsets::TopicPartition;
-use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry};
+use frazil_core::wire::{Effects, LogLevel, Request, SchemaRegistry, SourceTopic};
 use frazil_core::{ErrorKind, Result, SinkError};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
@@ -105,7 +105,6 @@ struct Inner {
     schemas: SchemaRegistry,
     /// Reads what Connect hands through as bytes.
     decoder: Option<FrameDecoder>,
-    gatherer: Option<Gatherer>,
     /// Where the schemas are that records name.
     registry: Option<Registry>,
     /// Decides everything about offsets.
@@ -195,6 +194,16 @@ impl Session {
     ///
     /// As [`put`](Self::put).
     pub fn put_from(&self, frame: &[u8], buffer_bytes: usize) -> Result<Vec<u8>> {
+        self.take(frame, buffer_bytes)
+            .map(|effects| effects.encode())
+    }
+
+    /// As [`put_from`](Self::put_from), for who needs no bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub(crate) fn take(&self, frame: &[u8], buffer_bytes: usize) -> Result<Effects> {
         let mut inner = self.lock()?;
         inner.check()?;
         inner.frame_begins(buffer_bytes as u64);
@@ -202,9 +211,7 @@ impl Session {
         let effects = inner.put(frame);
         self.metrics.add_time(TaskMetric::PutTime, begun.elapsed());
         inner.frame_ends();
-        inner
-            .remember_failure(effects)
-            .map(|effects| effects.encode())
+        inner.remember_failure(effects)
     }
 
     /// Answers a control request with effects.
@@ -218,14 +225,21 @@ impl Session {
             // Without the lock: whoever asks wants to see a task that is stuck, too.
             return Ok(self.metrics.answer().encode());
         }
+        self.request(request).map(|effects| effects.encode())
+    }
+
+    /// As [`control`](Self::control), for who needs no bytes; not for metrics.
+    ///
+    /// # Errors
+    ///
+    /// As [`control`](Self::control).
+    pub(crate) fn request(&self, request: Request) -> Result<Effects> {
         let mut inner = self.lock()?;
         if !matches!(request, Request::PreCommit(_) | Request::Cancel) {
             inner.check()?;
         }
         let effects = inner.control(request);
-        inner
-            .remember_failure(effects)
-            .map(|effects| effects.encode())
+        inner.remember_failure(effects)
     }
 
     /// Ends the session: seals what is open, waits a little for the commits, and forgets the rest,
@@ -281,9 +295,11 @@ impl Inner {
             inbox: sender,
             started,
             topic_ids: RefCell::default(),
+            topic_partitions: RefCell::default(),
             tables: Cell::new(tables.len()),
             waits_until: Cell::new(started + OPEN_WAIT),
             account,
+            turns: Arc::new(Semaphore::new(limits::UPLOAD_REQUESTS)),
             metrics,
         };
         for table in &tables {
@@ -296,7 +312,6 @@ impl Inner {
             decoded_bytes: 0,
             routes: Routes::new(&config.routes),
             decoder: decoding::decoder(&config),
-            gatherer: None,
             registry,
             config,
             context,
@@ -335,19 +350,7 @@ impl Inner {
             Request::Revoke(partitions) => self.revoke(&partitions)?,
             Request::Lost(partitions) => self.machine.lost(&partitions),
             Request::PreCommit(asked) => effects.durable = self.pre_commit(asked),
-            Request::TopicIds(ids) => {
-                let mut known = self.context.topic_ids.borrow_mut();
-                let changed = ids.into_iter().fold(false, |changed, (topic, id)| {
-                    let before = known.insert(topic, id);
-                    changed || before.is_some_and(|before| before != id)
-                });
-                drop(known);
-                // What is held, and what is known of the tables' offsets, is of another topic.
-                if changed {
-                    self.machine.topics_changed();
-                    self.tables.iter_mut().for_each(TableSlot::forget_absent);
-                }
-            }
+            Request::Topics(topics) => self.identify(topics),
             Request::AlterOffsets(_)
             | Request::Epoch
             | Request::Metrics
@@ -363,6 +366,24 @@ impl Inner {
         }
         self.finish_effects(&mut effects);
         Ok(effects)
+    }
+
+    /// Takes in what the source topics are. Whether they have more partitions than they had is looked at
+    /// with the offsets of those, which are read before the first record of them is taken.
+    fn identify(&mut self, topics: Vec<SourceTopic>) {
+        let mut changed = false;
+        for topic in topics {
+            let mut known = self.context.topic_ids.borrow_mut();
+            let before = known.insert(Arc::clone(&topic.name), topic.id);
+            changed |= before.is_some_and(|before| before != topic.id);
+            let mut counts = self.context.topic_partitions.borrow_mut();
+            counts.insert(topic.name, topic.partitions);
+        }
+        // What is held, and what is known of the tables' offsets, is of another topic.
+        if changed {
+            self.machine.topics_changed();
+            self.tables.iter_mut().for_each(TableSlot::forget_absent);
+        }
     }
 
     fn pre_commit(&mut self, asked: Vec<(TopicPartition, i64)>) -> Vec<(TopicPartition, i64)> {

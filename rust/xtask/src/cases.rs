@@ -6,7 +6,6 @@
 //! `tests/cdc-cases-elsewhere.txt`, with the reason; so is what the tests of a case leave out.
 
 use crate::Failure;
-use crate::complaints::link;
 use crate::covers::{Known, List};
 
 const CASES: List = List {
@@ -34,27 +33,12 @@ pub(crate) fn check() -> Result<Vec<String>, Failure> {
 }
 
 fn table(known: &Known) -> Result<String, Failure> {
-    let mut lines = vec![
-        String::new(),
-        "| # | reported of | what comes | what it has to come to | shown by |".to_owned(),
-        "|---|---|---|---|---|".to_owned(),
-    ];
-    for (number, text) in &known.items {
-        let columns: Vec<&str> = text.split('|').map(str::trim).collect();
-        let [reports, comes, outcome] = columns.as_slice() else {
-            return Err(format!(
-                "{}: {number} is not `REPORTS | WHAT COMES | WHAT IT HAS TO COME TO`",
-                CASES.list
-            ));
-        };
-        let reports: Vec<String> = reports.split(", ").map(link).collect();
-        let (reports, by) = (reports.join(", "), known.covered_by(*number));
-        lines.push(format!(
-            "| {number} | {reports} | {comes} | {outcome} | {by} |"
-        ));
-    }
-    lines.push(String::new());
-    Ok(lines.join("\n") + "\n")
+    let heads = ["reported of", "what comes", "what it has to come to"];
+    CASES.reports(
+        known,
+        heads,
+        "REPORTS | WHAT COMES | WHAT IT HAS TO COME TO",
+    )
 }
 
 #[cfg(test)]

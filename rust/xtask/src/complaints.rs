@@ -19,15 +19,6 @@ const COMPLAINTS: List = List {
     ),
 };
 
-/// Where reports are: the sign before the number, and the address before it.
-const TRACKERS: &[(&str, &str)] = &[
-    (
-        "T#",
-        "https://github.com/databricks/iceberg-kafka-connect/issues/",
-    ),
-    ("#", "https://github.com/apache/iceberg/issues/"),
-];
-
 /// Writes the table into the document.
 pub(crate) fn write() -> Result<(), Failure> {
     COMPLAINTS.write(&table(&COMPLAINTS.read()?)?)
@@ -58,39 +49,8 @@ fn gaps(known: &Known) -> Vec<String> {
 }
 
 fn table(known: &Known) -> Result<String, Failure> {
-    let mut lines = vec![
-        String::new(),
-        "| # | reported as | symptom there | here | shown by |".to_owned(),
-        "|---|---|---|---|---|".to_owned(),
-    ];
-    for (number, text) in &known.items {
-        let columns: Vec<&str> = text.split('|').map(str::trim).collect();
-        let [reports, symptom, here] = columns.as_slice() else {
-            return Err(format!(
-                "{}: {number} is not `REPORTS | SYMPTOM | WHAT HAPPENS HERE`",
-                COMPLAINTS.list
-            ));
-        };
-        let reports: Vec<String> = reports.split(", ").map(link).collect();
-        let (reports, by) = (reports.join(", "), known.covered_by(*number));
-        lines.push(format!(
-            "| {number} | {reports} | {symptom} | {here} | {by} |"
-        ));
-    }
-    lines.push(String::new());
-    Ok(lines.join("\n") + "\n")
-}
-
-/// Turns `#12` or `T#12` into a link; anything else stays as it is.
-pub(crate) fn link(report: &str) -> String {
-    for (sign, address) in TRACKERS {
-        if let Some(number) = report.strip_prefix(sign)
-            && number.parse::<u32>().is_ok()
-        {
-            return format!("[{report}]({address}{number})");
-        }
-    }
-    report.to_owned()
+    let heads = ["reported as", "symptom there", "here"];
+    COMPLAINTS.reports(known, heads, "REPORTS | SYMPTOM | WHAT HAPPENS HERE")
 }
 
 #[cfg(test)]

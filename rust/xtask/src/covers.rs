@@ -14,6 +14,15 @@ use crate::run::root;
 
 const PARTLY: &str = " partly:";
 
+/// Where reports are: the sign before the number, and the address before it.
+const TRACKERS: &[(&str, &str)] = &[
+    (
+        "T#",
+        "https://github.com/databricks/iceberg-kafka-connect/issues/",
+    ),
+    ("#", "https://github.com/apache/iceberg/issues/"),
+];
+
 /// A list, and the document that has its table.
 pub(crate) struct List {
     /// What a test says before the numbers, such as `Injection`.
@@ -72,6 +81,18 @@ impl Known {
     }
 }
 
+/// Turns `#12` or `T#12` into a link; anything else stays as it is.
+fn link(report: &str) -> String {
+    for (sign, address) in TRACKERS {
+        if let Some(number) = report.strip_prefix(sign)
+            && number.parse::<u32>().is_ok()
+        {
+            return format!("[{report}]({address}{number})");
+        }
+    }
+    report.to_owned()
+}
+
 impl List {
     /// Reads the files of the repository and collects what is known.
     pub(crate) fn read(&self) -> Result<Known, Failure> {
@@ -94,6 +115,35 @@ impl List {
             left_out: numbered(self.elsewhere, &partly.join("\n").replace(PARTLY, ":"))?,
             covers: self.collect(files)?,
         })
+    }
+
+    /// Makes the table of a list whose texts have the three columns `form`, the reports first. `heads` are those of
+    /// the table.
+    pub(crate) fn reports(
+        &self,
+        known: &Known,
+        heads: [&str; 3],
+        form: &str,
+    ) -> Result<String, Failure> {
+        let [reported, there, here] = heads;
+        let mut lines = vec![
+            String::new(),
+            format!("| # | {reported} | {there} | {here} | shown by |"),
+            "|---|---|---|---|---|".to_owned(),
+        ];
+        for (number, text) in &known.items {
+            let columns: Vec<&str> = text.split('|').map(str::trim).collect();
+            let [reports, there, here] = columns.as_slice() else {
+                return Err(format!("{}: {number} is not `{form}`", self.list));
+            };
+            let reports: Vec<String> = reports.split(", ").map(link).collect();
+            let (reports, by) = (reports.join(", "), known.covered_by(*number));
+            lines.push(format!(
+                "| {number} | {reports} | {there} | {here} | {by} |"
+            ));
+        }
+        lines.push(String::new());
+        Ok(lines.join("\n") + "\n")
     }
 
     /// Complains about numbers without a test and without a reason, and about those with both.

@@ -267,6 +267,15 @@ impl Envelope {
         Envelope::parse(json)
     }
 
+    /// Returns the format of rows that are added once: no record says anything else.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn of_rows() -> Result<Envelope> {
+        Envelope::parse(include_str!("presets/append-once.json"))
+    }
+
     /// Returns where the row stands that a delete removes.
     pub(super) fn deleted_row(&self) -> Option<&Place> {
         self.deleted.as_ref().or(self.before.as_ref())

@@ -29,6 +29,18 @@ pub enum TruncatePolicy {
     Ignore,
 }
 
+/// How rows are deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeleteMode {
+    /// As the format version of the table has it.
+    #[default]
+    Auto,
+    /// With deletion vectors: format version 3.
+    Vector,
+    /// With position deletes of single files: format version 2.
+    Position,
+}
+
 /// What becomes of a row whose value the source left out when the table has no such row either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum AbsentPolicy {
@@ -67,6 +79,11 @@ pub struct ChangeConfig {
     pub order_epoch: String,
     /// What a truncation does.
     pub truncate: TruncatePolicy,
+    /// A row is dropped when the table has one with its key, and does not replace it; among at least so
+    /// many of its newest rows that is looked for.
+    pub once_within: Option<u64>,
+    /// How rows are deleted: where the table does it otherwise, it is refused.
+    pub delete_mode: DeleteMode,
     /// The column that is true in rows that the source deleted, in place of removing them.
     pub soft_delete: Option<String>,
     /// The columns that order changes in place of their source; see [`Self::ordered_by`].
@@ -100,6 +117,8 @@ impl ChangeConfig {
             envelope,
             order_epoch: String::new(),
             truncate: TruncatePolicy::default(),
+            once_within: None,
+            delete_mode: DeleteMode::default(),
             soft_delete: None,
             order_columns: Vec::new(),
             deleted_is_whole: false,

@@ -267,6 +267,7 @@ fn a_commit_takes_only_so_many_changes() {
             len: 1,
             sha256: [0; 32],
             rows: changes,
+            topic_partitions: Default::default(),
         });
         segment
     };

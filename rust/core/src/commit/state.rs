@@ -75,6 +75,9 @@ pub(super) struct TopicState {
     pub(super) timestamps: Vec<i64>,
     /// Since when another topic has the name.
     pub(super) superseded_ms: Option<i64>,
+    /// How many partitions the topic had when changes of it were read last; only of a table with
+    /// changes, and 0 when nobody told.
+    pub(super) partitions: u32,
 }
 
 impl TopicState {
@@ -358,6 +361,13 @@ impl WriterState {
         self.known(partition, id, |state| &state.timestamps)
     }
 
+    /// Returns how many partitions the topic had when the table's changes of it were read last, if that
+    /// is known.
+    pub fn partitions_of(&self, topic: &str, id: Option<Uuid>) -> Option<u32> {
+        let (_, state) = self.place(topic, id)?;
+        (state.partitions > 0).then_some(state.partitions)
+    }
+
     fn known(
         &self,
         partition: &TopicPartition,
@@ -450,6 +460,11 @@ impl WriterState {
             }
             if let Some(watermark) = segment.watermarks.get(partition) {
                 self.slot(&key, partition, *watermark, |state| &mut state.watermarks)?;
+            }
+            if let Some(partitions) = segment.partitions_of(&partition.topic)
+                && let Some(state) = self.topics.get_mut(&key)
+            {
+                state.partitions = state.partitions.max(partitions);
             }
         }
         Ok(())

@@ -24,6 +24,8 @@ pub(super) struct StoredTopic {
     timestamps: Vec<Option<i64>>,
     #[serde(rename = "z", default, skip_serializing_if = "Option::is_none")]
     superseded_ms: Option<i64>,
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    partitions: Option<u32>,
 }
 
 impl StoredTopic {
@@ -40,6 +42,7 @@ impl StoredTopic {
             watermarks: trimmed(watermarks.collect()),
             timestamps: trimmed(timestamps.collect()),
             superseded_ms: state.superseded_ms,
+            partitions: (state.partitions > 0).then_some(state.partitions),
         }
     }
 
@@ -71,6 +74,7 @@ impl StoredTopic {
             watermarks,
             timestamps,
             superseded_ms: self.superseded_ms,
+            partitions: self.partitions.unwrap_or_default(),
         })
     }
 }

@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::routing;
 use super::table::{MetadataColumn, MetadataSource, TableConfig};
 use crate::change::envelope::Envelope;
-use crate::change::{AbsentPolicy, ChangeConfig, Op, Place, TruncatePolicy};
+use crate::change::{AbsentPolicy, ChangeConfig, DeleteMode, Op, Place, TruncatePolicy};
 
 const CDC_FIELD: &str = "iceberg.tables.cdc-field";
 const UPSERTS: &str = "iceberg.tables.upsert-mode-enabled";
@@ -26,11 +26,13 @@ const OWN: &[&str] = &[
     "soft-delete-column",
     "unavailable-values",
     "unavailable-placeholder",
+    "dedup-window-rows",
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Append,
+    Once,
     Upsert,
     Changes,
 }
@@ -64,6 +66,14 @@ fn is_within(path: &str, rule: &str) -> bool {
 fn no_effect(own: &str, config: &ChangeConfig) -> Option<&'static str> {
     let envelope = &config.envelope;
     let is_ordered = !config.order_columns.is_empty() || !envelope.order.alternatives.is_empty();
+    match (own, config.once_within) {
+        ("dedup-window-rows", None) => {
+            return Some("a row with the key of another one replaces it");
+        }
+        ("dedup-window-rows" | "delete-mode", Some(_)) => return None,
+        (_, Some(_)) => return Some("rows are added once, and nothing changes them"),
+        (_, None) => {}
+    }
     match own {
         "truncate" if !envelope.has(Op::Truncate) => {
             Some("records of this format never say that a table was emptied")
@@ -129,8 +139,16 @@ pub(super) fn read(
         return None;
     }
     let mut config = read_format(reader, name, mode)?;
+    if mode == Mode::Once {
+        let key = reader.own_or(name, "dedup-window-rows", "default-dedup-window-rows");
+        config.once_within = reader.number(&key);
+        config.unavailable = None;
+    }
     let order_key = reader.own_or(name, "order-columns", "default-order-columns");
-    let order = reader.list(&order_key);
+    let order = match mode {
+        Mode::Once => Vec::new(),
+        _ => reader.list(&order_key),
+    };
     if !order.is_empty() {
         let columns: Vec<&str> = order.iter().map(String::as_str).collect();
         config = config.ordered_by(&columns);
@@ -145,6 +163,12 @@ pub(super) fn read(
         word if word.eq_ignore_ascii_case("truncate") => TruncatePolicy::Apply,
         word if word.eq_ignore_ascii_case("ignore") => TruncatePolicy::Ignore,
         _ => TruncatePolicy::Fail,
+    };
+    let deletes = reader.own_or(name, "delete-mode", "default-delete-mode");
+    config.delete_mode = match reader.word(&deletes).unwrap_or_default() {
+        word if word.eq_ignore_ascii_case("vector") => DeleteMode::Vector,
+        word if word.eq_ignore_ascii_case("position") => DeleteMode::Position,
+        _ => DeleteMode::Auto,
     };
     read_old_rows(reader, name, beside, &mut config);
     config.case_insensitive = beside.case_insensitive;
@@ -187,7 +211,8 @@ fn read_old_rows(
         }
     }
     let key = reader.own_or(name, "soft-delete-column", "default-soft-delete-column");
-    let Some(column) = reader.word(&key) else {
+    let marks = config.once_within.is_none();
+    let Some(column) = reader.word(&key).filter(|_| marks) else {
         return;
     };
     let same = |other: &str| match beside.case_insensitive {
@@ -226,6 +251,7 @@ fn read_mode(reader: &mut Reader<'_>, name: &str) -> Mode {
     let key = reader.own_or(name, "mode", "default-mode");
     let word = reader.word(&key).unwrap_or_default();
     let mode = match word.to_ascii_lowercase().as_str() {
+        "append-once" => Mode::Once,
         "upsert" => Mode::Upsert,
         "cdc" => Mode::Changes,
         _ => Mode::Append,
@@ -248,6 +274,10 @@ fn read_mode(reader: &mut Reader<'_>, name: &str) -> Mode {
 }
 
 fn read_format(reader: &mut Reader<'_>, name: &str, mode: Mode) -> Option<ChangeConfig> {
+    if mode == Mode::Once {
+        // It comes with the library, so it can be read.
+        return Envelope::of_rows().ok().map(ChangeConfig::new);
+    }
     let key = reader.own_or(name, "change-format", "default-change-format");
     let word = reader.word(&key).map(str::to_ascii_lowercase);
     let is_own = key.starts_with("iceberg.table.");

@@ -109,6 +109,8 @@ pub struct ControlConfig {
     pub rollback: RollbackPolicy,
     /// How long a sealed segment may wait for its commit.
     pub segment_ttl_ms: u64,
+    /// How many partitions a topic of changes may come to have.
+    pub partitions_accepted: Option<u32>,
 }
 
 /// Where the tasks of a connector agree on commits.
@@ -153,6 +155,8 @@ pub struct ErrorPolicy {
     /// Whether such records may vanish when there is no such topic.
     pub drop: bool,
 }
+
+const PARTITIONS: &str = "frazil.partitions.accept";
 
 impl SinkConfig {
     /// Parses the submitted map and returns all problems, each on its key. There is a configuration
@@ -289,6 +293,8 @@ fn read_control(
     };
     if !changes.is_empty() {
         check_owner(reader, coordination, tasks_max);
+    } else if reader.has(PARTITIONS) {
+        reader.error(PARTITIONS, "has no effect: rows are appended to all tables");
     }
     Some(ControlConfig {
         commit_interval_ms: reader.number("iceberg.control.commit.interval-ms")?,
@@ -304,6 +310,9 @@ fn read_control(
             _ => RollbackPolicy::Warn,
         },
         segment_ttl_ms: reader.number("frazil.segment.ttl-ms")?,
+        partitions_accepted: reader
+            .number(PARTITIONS)
+            .and_then(|partitions| u32::try_from(partitions).ok()),
         external_change: match reader.word("frazil.offsets.external.change")? {
             word if word.eq_ignore_ascii_case("fail") => ExternalChange::Fail,
             _ => ExternalChange::Warn,
@@ -449,6 +458,7 @@ fn the_keys_read_here_are_in_the_table() {
         "frazil.coordination",
         "frazil.control.topic",
         "frazil.segment.ttl-ms",
+        PARTITIONS,
         "frazil.internal.coordination",
         "frazil.internal.epoch",
         "frazil.rollback.policy",

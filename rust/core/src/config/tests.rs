@@ -113,6 +113,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             epoch: 0,
             rollback: crate::commit::action::RollbackPolicy::Warn,
             segment_ttl_ms: 3_600_000,
+            partitions_accepted: None,
         }
     );
     assert_eq!(
@@ -542,6 +543,40 @@ fn what_is_not_supported_yet_is_refused_with_the_reason() {
             ],
             "iceberg.table.db.orders.delete-mode",
             "not built yet",
+        ),
+        (
+            &[
+                ("iceberg.table.db.orders.mode", "append-once"),
+                ("iceberg.table.db.orders.order-columns", "ts"),
+            ],
+            "iceberg.table.db.orders.order-columns",
+            "rows are added once",
+        ),
+        (
+            &[
+                ("iceberg.table.db.orders.mode", "append-once"),
+                ("iceberg.tables.default-truncate", "ignore"),
+            ],
+            "iceberg.tables.default-truncate",
+            "rows are added once",
+        ),
+        (
+            &[
+                ("iceberg.table.db.orders.mode", "upsert"),
+                ("iceberg.table.db.orders.dedup-window-rows", "9"),
+            ],
+            "iceberg.table.db.orders.dedup-window-rows",
+            "replaces it",
+        ),
+        (
+            &[("iceberg.table.db.orders.dedup-window-rows", "9")],
+            "iceberg.table.db.orders.dedup-window-rows",
+            "rows are appended",
+        ),
+        (
+            &[("frazil.partitions.accept", "6")],
+            "frazil.partitions.accept",
+            "rows are appended",
         ),
         (
             &[("iceberg.table.db.orders.engines", "spark")],

@@ -687,9 +687,12 @@ impl TryFrom<RangesText> for Ranges {
 
 /// Key runs as they stand in a message.
 mod key_run {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{KeyRunRef, NUMBER_MAX, PATH_BYTES_MAX, fits};
+    use super::{KeyRunRef, NUMBER_MAX, PARTITION_MAX, PATH_BYTES_MAX, TOPIC_BYTES_MAX, fits};
 
     #[derive(Serialize, Deserialize)]
     struct Text {
@@ -698,11 +701,19 @@ mod key_run {
         rows: u64,
         #[serde(with = "super::hex")]
         sha256: [u8; 32],
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        topic_partitions: BTreeMap<Arc<str>, u32>,
     }
 
     pub(super) fn is_sound(run: &KeyRunRef) -> bool {
         let numbers = [run.len, run.rows];
-        fits(&run.path, PATH_BYTES_MAX) && numbers.iter().all(|number| *number <= NUMBER_MAX)
+        let partitions_max = PARTITION_MAX.unsigned_abs();
+        let mut topics = run.topic_partitions.iter();
+        fits(&run.path, PATH_BYTES_MAX)
+            && numbers.iter().all(|number| *number <= NUMBER_MAX)
+            && topics.all(|(topic, partitions)| {
+                fits(topic, TOPIC_BYTES_MAX) && (1..=partitions_max).contains(partitions)
+            })
     }
 
     pub(super) fn serialize<S: Serializer>(
@@ -714,6 +725,7 @@ mod key_run {
             len: run.len,
             rows: run.rows,
             sha256: run.sha256,
+            topic_partitions: run.topic_partitions,
         });
         text.serialize(to)
     }
@@ -727,6 +739,7 @@ mod key_run {
             len: text.len,
             sha256: text.sha256,
             rows: text.rows,
+            topic_partitions: text.topic_partitions,
         }))
     }
 }

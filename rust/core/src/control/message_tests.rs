@@ -42,6 +42,7 @@ fn deletes() -> SegmentMessage {
         len: 900,
         sha256: [0xab; 32],
         rows: 6,
+        topic_partitions: BTreeMap::new(),
     });
     SegmentMessage::new(&segment, false, 20, 3_600_000)
 }
@@ -326,11 +327,16 @@ fn segments() -> impl Strategy<Value = SegmentMessage> {
         sha256,
     });
     let key_run = (".{0,20}", 0..NUMBER_MAX, 0..NUMBER_MAX, any::<[u8; 32]>());
-    let key_run = key_run.prop_map(|(path, len, rows, sha256)| KeyRunRef {
+    let counts = prop::collection::btree_map("[a-z.]{0,5}", 1..9u32, 0..3);
+    let key_run = (key_run, counts).prop_map(|((path, len, rows, sha256), counts)| KeyRunRef {
         path,
         len,
         sha256,
         rows,
+        topic_partitions: counts
+            .into_iter()
+            .map(|(name, n)| (name.into(), n))
+            .collect(),
     });
     (
         names(),

@@ -56,6 +56,11 @@ impl Segment {
         self.topic_ids.get(topic).copied()
     }
 
+    /// Returns how many partitions a source topic of its changes had, if that is known.
+    pub fn partitions_of(&self, topic: &str) -> Option<u32> {
+        self.key_run.as_ref()?.topic_partitions.get(topic).copied()
+    }
+
     /// Returns the ranges that have a row in the files.
     pub fn ranges_with_rows(&self) -> impl Iterator<Item = &SourceRange> {
         self.ranges.iter().filter(|range| range.has_rows())
@@ -84,7 +89,9 @@ impl Segment {
                 .sum();
             512 + sealed.manifest.manifest_path.len() + 16 * sealed.partitions.len() + bounds
         });
-        let key_run = self.key_run.as_ref().map_or(0, |run| 128 + run.path.len());
+        let key_run = self.key_run.as_ref().map_or(0, |run| {
+            128 + run.path.len() + 64 * run.topic_partitions.len()
+        });
         let ranges = 96 * self.ranges.len() + 96 * self.watermarks.len();
         512 + ranges + manifests.sum::<usize>() + key_run
     }
@@ -119,6 +126,9 @@ pub struct KeyRunRef {
     pub sha256: [u8; 32],
     /// The changes in it.
     pub rows: u64,
+    /// How many partitions the topics of its changes had when they were read, as far as that is known:
+    /// changes of a key keep their order only while that stays so.
+    pub topic_partitions: BTreeMap<Arc<str>, u32>,
 }
 
 /// A manifest that was written and is not in a snapshot yet.

@@ -9,16 +9,15 @@
 //! block, which is the order that new columns of a table get.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::json::nested::write_number;
 use super::json::number::Number;
 use super::refused::Refused;
 use crate::limits::SCHEMA_FIELDS_MAX;
-use crate::wire::maps::{MapColumn, MapRows, MapValues};
+use crate::wire::maps::{MapColumn, MapRows, MapValues, PLAIN_SCHEMAS};
 use crate::wire::tagged::Context;
 use crate::wire::tagged_build::TaggedBuilder;
-use crate::wire::{ColumnData, SourceColumn, SourceKind, SourceSchema};
+use crate::wire::{ColumnData, SourceColumn};
 
 /// Names that are kept although a block did not have them.
 const NAMES_KEPT: usize = 512;
@@ -66,7 +65,7 @@ pub(crate) struct FieldColumn {
 }
 
 /// The columns of a block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MapsBuilder {
     columns: Vec<FieldColumn>,
     indexes: BTreeMap<Box<str>, usize>,
@@ -76,15 +75,6 @@ pub(crate) struct MapsBuilder {
     rows: usize,
     /// A byte per row, 1 where there is no record.
     nulls: Vec<u8>,
-    schemas: Schemas,
-}
-
-#[derive(Debug)]
-struct Schemas {
-    bool: Arc<SourceSchema>,
-    int: Arc<SourceSchema>,
-    float: Arc<SourceSchema>,
-    text: Arc<SourceSchema>,
 }
 
 impl FieldColumn {
@@ -209,14 +199,14 @@ impl FieldColumn {
 
     /// Turns the values so far into tagged ones.
     #[cold]
-    fn tag(&mut self, heap: &mut String, schemas: &Schemas) {
+    fn tag(&mut self, heap: &mut String) {
         if self.kind == Kind::Tagged {
             return;
         }
         let mut tagged = std::mem::take(&mut self.tagged);
         tagged.clear();
         let rows = self.states.len();
-        let column = self.typed(rows, (None, 0), schemas);
+        let column = self.typed(rows, (None, 0));
         for (row, state) in self.states.iter().enumerate() {
             match (&column, *state) {
                 (Some(column), VALUE) => tagged.cell(column.cell(row), heap),
@@ -233,8 +223,8 @@ impl FieldColumn {
         &'a self,
         rows: usize,
         nulls: (Option<&'a [u8]>, usize),
-        schemas: &Schemas,
     ) -> Option<SourceColumn<'a>> {
+        let schemas = &*PLAIN_SCHEMAS;
         let (schema, data) = match self.kind {
             Kind::Bool => (&schemas.bool, ColumnData::Bool(&self.bools)),
             Kind::Int => (&schemas.int, ColumnData::Int64(&self.numbers)),
@@ -270,12 +260,12 @@ impl FieldColumn {
         self.states.iter().any(|state| *state != ABSENT)
     }
 
-    fn column<'a>(&'a self, rows: usize, schemas: &Schemas) -> MapColumn<'a> {
+    fn column_of(&self, rows: usize) -> MapColumn<'_> {
         let validity = (self.null_count > 0).then_some(self.validity.as_slice());
         let values = match self.kind {
             Kind::Unknown => MapValues::Null,
             Kind::Tagged => MapValues::Tagged(self.tagged.rows()),
-            _ => match self.typed(rows, (validity, self.null_count), schemas) {
+            _ => match self.typed(rows, (validity, self.null_count)) {
                 Some(column) => MapValues::Typed(column),
                 None => MapValues::Null,
             },
@@ -283,26 +273,6 @@ impl FieldColumn {
         MapColumn {
             values,
             present: (!self.is_always_present).then_some(self.states.as_slice()),
-        }
-    }
-}
-
-impl Default for MapsBuilder {
-    fn default() -> Self {
-        let schema = |kind| Arc::new(SourceSchema::scalar(kind).optional());
-        MapsBuilder {
-            columns: Vec::new(),
-            indexes: BTreeMap::new(),
-            order: Vec::new(),
-            heap: String::new(),
-            rows: 0,
-            nulls: Vec::new(),
-            schemas: Schemas {
-                bool: schema(SourceKind::Boolean),
-                int: schema(SourceKind::Int64),
-                float: schema(SourceKind::Float64),
-                text: schema(SourceKind::String),
-            },
         }
     }
 }
@@ -447,7 +417,7 @@ impl MapsBuilder {
         let Some(column) = self.columns.get_mut(index) else {
             return Err(Refused::internal());
         };
-        column.tag(&mut self.heap, &self.schemas);
+        column.tag(&mut self.heap);
         write(&mut column.tagged, &mut self.heap)?;
         column.tagged.end_row();
         column.states.push(VALUE);
@@ -507,9 +477,7 @@ impl MapsBuilder {
         let columns = self.order.iter().filter_map(|at| self.columns.get(*at));
         let used = columns.filter(|column| column.is_used());
         let names = used.clone().map(FieldColumn::name).collect();
-        let columns = used
-            .map(|column| column.column(self.rows, &self.schemas))
-            .collect();
+        let columns = used.map(|column| column.column_of(self.rows)).collect();
         let nulls = self.nulls.contains(&1).then_some(self.nulls.as_slice());
         let text = &self.heap;
         MapRows::new(self.rows, nulls, columns, Context { text, names })

@@ -5,6 +5,7 @@ use crate::index::KeyForm;
 use crate::index::changed::LocatedChanges;
 use crate::index::files::IndexedFile;
 use crate::index::table::{Delta, Moved};
+use crate::index::test_support::Random;
 use crate::offsets::{SourceRange, TopicPartition};
 
 /// The bytes of an order; `mention` is what a record says of the key that its row had before.
@@ -298,18 +299,6 @@ fn a_truncation_leaves_nothing_below() {
         lacking(7, 0, 4),
     ];
     assert_eq!(find(&index(&[7]), &known, &emptied), [(7, vec![])]);
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
 }
 
 /// A change of a random stream: its number is its offset and that of its row.

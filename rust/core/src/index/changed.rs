@@ -86,6 +86,13 @@ impl LocatedChanges {
         }
     }
 
+    /// The first row of a key stays, as [`Located::keeping_first`] says.
+    #[must_use]
+    pub fn keeping_first(mut self, keeps: bool) -> Self {
+        self.located = self.located.keeping_first(keeps);
+        self
+    }
+
     /// Takes a piece of the changes, in the order of the segments: of each key all, and none of keys that came
     /// before. Finds the last change of each key and the row that the key had. `known` is what is
     /// remembered of earlier commits.

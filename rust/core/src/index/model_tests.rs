@@ -9,23 +9,11 @@ use super::catch_up::CatchUp;
 use super::files::IndexedFile;
 use super::resolve::{Change, KeyChange, Resolution, locate};
 use super::table::{Moves, Span};
+use super::test_support::Random;
 use super::*;
 use crate::delete::DeletionVector;
 
 const KEYS: u32 = 60;
-
-struct Random(u64);
-
-impl Random {
-    fn next_u32(&mut self) -> u32 {
-        let step = 6_364_136_223_846_793_005;
-        self.0 = self
-            .0
-            .wrapping_mul(step)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as u32
-    }
-}
 
 /// A table as a reader sees it: the key and the value of each row of each file.
 #[derive(Debug, Clone, Default)]

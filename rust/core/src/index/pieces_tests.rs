@@ -5,20 +5,9 @@ use crate::change::window::KnownOrders;
 use crate::index::changed::{LocatedChanges, SegmentChanges};
 use crate::index::files::IndexedFile;
 use crate::index::resolve::Resolution;
+use crate::index::test_support::Random;
 use crate::index::{Index, KeyForm, Location};
 use crate::offsets::{SourceRange, TopicPartition};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 /// A run that is read so many changes at a time.
 struct Stored<'r> {

@@ -93,6 +93,8 @@ pub struct Counts {
     pub superseded: u64,
     /// Changes that are older than what the table had of their key.
     pub stale: u64,
+    /// Rows that were not added because their key had one that stays.
+    pub repeated: u64,
     /// Whether all rows went that were not newer.
     pub emptied: bool,
     /// How many that were, once the commit's files are known.
@@ -151,6 +153,8 @@ pub struct Located {
     winners: Vec<Vec<Winner>>,
     /// The last key that came.
     last: Option<KeyNumber>,
+    /// Whether the first row of a key stays, and those that come later are not added.
+    keeps_first: bool,
     /// Keys whose rows are yet to be made: until then they are as if deleted.
     awaited: usize,
     /// New rows that a later change of the same commit replaced, by the number of their file.
@@ -221,11 +225,20 @@ impl Located {
             new_files,
             winners: Vec::new(),
             last: None,
+            keeps_first: false,
             awaited: 0,
             superseded: BTreeMap::new(),
             kept: None,
             counts: Counts::default(),
         }
+    }
+
+    /// The first row of a key stays, be it of the table or of the commit: those that come later are not added.
+    /// All changes are new rows.
+    #[must_use]
+    pub fn keeping_first(mut self, keeps: bool) -> Self {
+        self.keeps_first = keeps;
+        self
     }
 
     /// Finds the last change of each key of a piece of the changes, all of whose keys are above those of the
@@ -289,7 +302,10 @@ impl Located {
         ranking: &impl Ranking<O>,
     ) -> Result<()> {
         for change in group.iter().copied() {
-            let loser = if ranking.is_stale(change.key, &change.order) {
+            let loser = if self.keeps_first && !newest.is_empty() {
+                self.counts.repeated += 1;
+                Some(change)
+            } else if ranking.is_stale(change.key, &change.order) {
                 self.counts.stale += 1;
                 Some(change)
             } else if ranking.is_emptied(&change.order)
@@ -462,6 +478,11 @@ impl Located {
                     let is_gone = vector.is_some_and(|vector| vector.contains(u64::from(old.row)));
                     !is_gone || !enforced(Rule::LiveRow)
                 });
+                if let Some((new, _)) = new.zip(live).filter(|_| self.keeps_first) {
+                    delete(new)?;
+                    counts.repeated += 1;
+                    continue;
+                }
                 if let Some(live) = live {
                     delete(live)?;
                 }

@@ -113,6 +113,48 @@ fn the_last_change_of_a_key_counts() {
     assert_eq!(index.files().number("n"), None);
 }
 
+#[test]
+fn the_first_row_of_a_key_stays_where_rows_are_added_once() {
+    let index = index();
+    let runs: [&[KeyChange<i32>]; 2] = [
+        &[
+            upsert(1, 0, 0),
+            upsert(2, 0, 1),
+            upsert(20, 0, 2),
+            upsert(20, 0, 3),
+        ],
+        &[upsert(1, 1, 0), upsert(20, 1, 1)],
+    ];
+    let new = vec![file("n", 4), file("m", 2)];
+    let mut located = Located::begin(&index, new).keeping_first(true);
+    located
+        .add(&index, &runs, &|_: &i32, _: &i32| false, |_| ())
+        .unwrap();
+    // Somebody has deleted the row of the key 2: it is not there any more.
+    let mut deleted = DeletionVector::new();
+    deleted.insert(2).unwrap();
+    let made = located
+        .resolve(&index, |file| (file == 0).then_some(&deleted))
+        .unwrap();
+    assert!(!made.deletes.contains_key(&0), "a row of the table stays");
+    assert_eq!(rows(&made, 2), [0, 3]);
+    assert_eq!(
+        (made.unneeded.as_slice(), made.dropped.as_slice()),
+        (&[1][..], &[][..])
+    );
+    let counts = Counts {
+        inserted: 2,
+        repeated: 4,
+        ..Counts::default()
+    };
+    assert_eq!(made.counts, counts);
+    let mut index = index;
+    index.apply(made.delta).unwrap();
+    assert_eq!(index.get(key(1)), Some(at(0, 1)));
+    assert_eq!(index.get(key(2)), Some(at(2, 1)));
+    assert_eq!(index.get(key(20)), Some(at(2, 2)));
+}
+
 // Promise: An older change of a key that arrives later in the same commit does not replace the newer one.
 #[test]
 fn what_is_older_does_not_win_by_coming_later() {

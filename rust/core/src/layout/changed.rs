@@ -6,15 +6,16 @@ use iceberg::spec::TableMetadata;
 
 use super::identifier::key_plan;
 use super::{column_missing, find, may_come};
-use crate::change::ChangePlan;
 use crate::change::plan::key_missing;
+use crate::change::{ChangePlan, DeleteMode};
 use crate::config::{TableConfig, engines};
 use crate::error::{Result, SinkError};
 use crate::schema::names::Aliases;
 
 /// Properties that say how engines delete, update and merge.
 const MODES: [&str; 3] = ["write.delete.mode", "write.update.mode", "write.merge.mode"];
-const COPY_ON_WRITE: &str = "copy-on-write";
+/// The only word of these that is done here. A table that has none of them leaves it to its writers.
+const MERGE_ON_READ: &str = "merge-on-read";
 
 /// Returns how the changes of a table are read; `None` when rows are appended.
 ///
@@ -36,7 +37,8 @@ pub fn change_plan(metadata: &TableMetadata, config: &TableConfig) -> Result<Opt
 ///
 /// # Errors
 ///
-/// As [`change_plan`]; `CHANGE_MODE_UNSUPPORTED`, `ENGINE_READS_NO_DELETES`, `ORDER_COLUMN_MISSING`.
+/// As [`change_plan`]; `CHANGE_MODE_UNSUPPORTED`, `DELETE_MODE_UNFIT`, `ENGINE_READS_NO_DELETES`,
+/// `ORDER_COLUMN_MISSING`.
 pub fn check(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
     let Some(plan) = change_plan(metadata, config)? else {
         return Ok(());
@@ -51,7 +53,9 @@ pub fn check(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
             ));
         }
     }
-    engines::check(&config.engines, metadata.format_version() as u8)?;
+    let version = metadata.format_version() as u8;
+    engines::check(&config.engines, version)?;
+    check_version(config, version)?;
     check_modes(config, metadata.properties())
 }
 
@@ -60,7 +64,7 @@ pub fn check(metadata: &TableMetadata, config: &TableConfig) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `CHANGE_KEY_MISSING`, `CHANGE_MODE_UNSUPPORTED`, `ENGINE_READS_NO_DELETES`.
+/// `CHANGE_KEY_MISSING`, `CHANGE_MODE_UNSUPPORTED`, `DELETE_MODE_UNFIT`, `ENGINE_READS_NO_DELETES`.
 pub fn check_new(config: &TableConfig) -> Result<()> {
     if config.changes.is_none() {
         return Ok(());
@@ -70,7 +74,31 @@ pub fn check_new(config: &TableConfig) -> Result<()> {
     }
     let version = if config.creates_v3() { 3 } else { 2 };
     engines::check(&config.engines, version)?;
+    check_version(config, version)?;
     check_modes(config, &config.auto_create_props)
+}
+
+/// Checks that a table of this format version deletes as the configuration says.
+fn check_version(config: &TableConfig, version: u8) -> Result<()> {
+    let mode = config.changes.as_ref().map(|changes| changes.delete_mode);
+    let (mode, needed, remedy) = match mode {
+        Some(DeleteMode::Vector) if version < 3 => (
+            "vector",
+            3,
+            "create it with `auto-create-props.format-version=3`, or upgrade it",
+        ),
+        Some(DeleteMode::Position) if version > 2 => (
+            "position",
+            2,
+            "a table cannot go back, so write into another one",
+        ),
+        _ => return Ok(()),
+    };
+    let message = format!(
+        "`delete-mode={mode}` needs a table of format version {needed}, and this one has version \
+         {version}: {remedy}, or set `delete-mode=auto`"
+    );
+    Err(SinkError::config("DELETE_MODE_UNFIT", message))
 }
 
 fn check_modes<'p>(
@@ -81,10 +109,11 @@ fn check_modes<'p>(
     let properties = properties.into_iter().chain(&config.write_props);
     modes.extend(properties.map(|(name, value)| (name.as_str(), value.as_str())));
     for mode in MODES {
-        let set = modes.get(mode);
-        if set.is_some_and(|word| word.eq_ignore_ascii_case(COPY_ON_WRITE)) {
+        if let Some(word) = modes.get(mode)
+            && !word.eq_ignore_ascii_case(MERGE_ON_READ)
+        {
             let message = format!(
-                "the table has `{mode}=copy-on-write`, and this version deletes rows with delete files: \
+                "the table has `{mode}={word}`, and this version deletes rows with delete files: \
                  set it to `merge-on-read`, or append to the table"
             );
             return Err(SinkError::config("CHANGE_MODE_UNSUPPORTED", message));

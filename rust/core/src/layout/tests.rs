@@ -379,4 +379,31 @@ fn copy_on_write_is_refused_of_new_tables_too() {
     assert_eq!(changed(&table, &[(&made, cow)]), Ok(()));
     let keyless = super::changed::check_new(&config(&[("mode", "upsert")]));
     assert_eq!(keyless.unwrap_err().code(), "CHANGE_KEY_MISSING");
+    // A word that nobody knows is not passed over.
+    let (unknown, word) = modes("write-props", "merge-on-write");
+    assert_eq!(new(&[(&unknown, word)]), Err("CHANGE_MODE_UNSUPPORTED"));
+}
+
+// Promise: `delete-mode` says with which deletes a table's rows go, and a table whose format version has other ones is refused
+#[test]
+fn deletes_are_of_the_kind_that_was_asked_for() {
+    let existing = partitioned("");
+    let upserts = [("mode", "upsert"), ("id-columns", "id")];
+    let with = |keys: &[(&'static str, &'static str)]| -> Vec<(&str, &str)> {
+        upserts.iter().chain(keys).copied().collect()
+    };
+    let new = |keys: &[(&'static str, &'static str)]| {
+        super::changed::check_new(&config(&with(keys))).map_err(|error| error.code())
+    };
+    const V3: (&str, &str) = ("auto-create-props.format-version", "3");
+    const REFUSED: Result<(), &str> = Err("DELETE_MODE_UNFIT");
+    for (mode, of_2, of_3) in [
+        ("auto", Ok(()), Ok(())),
+        ("vector", REFUSED, Ok(())),
+        ("position", Ok(()), REFUSED),
+    ] {
+        assert_eq!(new(&[("delete-mode", mode)]), of_2, "{mode}");
+        assert_eq!(new(&[("delete-mode", mode), V3]), of_3, "{mode}");
+        assert_eq!(changed(&existing, &[("delete-mode", mode)]), of_2, "{mode}");
+    }
 }

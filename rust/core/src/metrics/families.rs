@@ -148,6 +148,7 @@ family! {
     Missing "changes-missing-total" Total "changes" "Deletes of keys that the table does not have."
     Superseded "changes-superseded-total" Total "changes" "Changes that a later one of the same commit made needless."
     Stale "changes-stale-total" Total "changes" "Changes that are older than what the table has."
+    Repeated "rows-repeated-total" Total "rows" "Rows that were not added because the table has one with their key (`append-once`)."
     Truncated "rows-truncated-total" Total "rows" "Rows that truncations of the source's table removed."
     IndexKeys "index-keys" Gauge "keys" "Entries of the key index."
     IndexBytes "index-bytes" Gauge "bytes" "Memory of the key index."

@@ -27,6 +27,7 @@ pub(crate) const FLAG_SKIPPED: u16 = 1;
 pub(crate) const MODE_NONE: u8 = 0;
 pub(crate) const MODE_COLUMNS: u8 = 1;
 pub(crate) const MODE_TAGGED: u8 = 2;
+pub(crate) const MODE_MAPS: u8 = 3;
 
 #[derive(Debug, Clone, Copy)]
 enum Offsets<'a> {
@@ -118,7 +119,7 @@ enum Values<'a> {
     Columns(SourceColumn<'a>),
     /// Values with a tag, and what they point into.
     Tagged(TaggedRows<'a>, Arc<Context<'a>>),
-    /// Records that a decoder made.
+    /// Records in columns: those that a decoder made, and plain ones of Java.
     Maps(MapRows<'a>),
 }
 
@@ -256,13 +257,10 @@ impl<'a> Frame<'a> {
             text: reader.text()?,
         });
         let rows = header.rows;
-        let value = decode_values(
-            &mut reader,
-            header.value_mode,
-            rows,
-            value_schema.as_ref(),
-            &context,
-        )?;
+        let value = match (header.value_mode, &value_schema) {
+            (MODE_MAPS, None) => Values::Maps(MapRows::decode(&mut reader, rows, &context)?),
+            (mode, schema) => decode_values(&mut reader, mode, rows, schema.as_ref(), &context)?,
+        };
         let key = decode_values(
             &mut reader,
             header.key_mode,
@@ -390,14 +388,7 @@ impl<'a> Frame<'a> {
         self.headers.tagged()
     }
 
-    /// Returns the frame with `maps` in place of its values, which have no schema.
-    #[must_use]
-    pub(crate) fn with_maps(mut self, maps: MapRows<'a>) -> Frame<'a> {
-        self.value = Values::Maps(maps);
-        self
-    }
-
-    /// Returns the records that a decoder made without a schema.
+    /// Returns the records without a schema that lie in columns.
     pub fn maps(&self) -> Option<&MapRows<'a>> {
         match &self.value {
             Values::Maps(maps) => Some(maps),
@@ -501,6 +492,7 @@ impl<'a> Frame<'a> {
     pub fn may_have_tombstones(&self) -> bool {
         match &self.value {
             Values::Columns(column) => column.null_count() > 0,
+            Values::Maps(maps) => maps.has_nulls(),
             _ => true,
         }
     }

@@ -1,12 +1,46 @@
-//! Records without a schema, stored column by column: what a decoder makes of JSON objects.
+//! Records without a schema, stored column by column: what a decoder makes of JSON objects, and what
+//! Java sends of plain ones.
 //!
 //! To look at, each row is a map as Java would have sent it. A column has the name of a field and
 //! its values: of one type in all rows that have one, or each with its tag. A row that has no such
 //! field differs from one whose field is null.
 
+use std::sync::{Arc, LazyLock};
+
 use super::column::SourceColumn;
+use super::read::Reader;
+use super::schema::{SourceKind, SourceSchema};
 use super::tagged::{Context, TaggedRows};
 use super::value::{Cell, MapCell, MapEntry};
+use crate::error::Result;
+
+/// What a column of plain records has, by its kind.
+pub(crate) const KIND_NOTHING: u8 = 0;
+pub(crate) const KIND_BOOLEAN: u8 = 1;
+pub(crate) const KIND_INT64: u8 = 2;
+pub(crate) const KIND_FLOAT64: u8 = 3;
+pub(crate) const KIND_STRING: u8 = 4;
+pub(crate) const KIND_TAGGED: u8 = 5;
+
+/// The schemas of values of one type in records that have none.
+#[derive(Debug)]
+pub(crate) struct PlainSchemas {
+    pub(crate) bool: Arc<SourceSchema>,
+    pub(crate) int: Arc<SourceSchema>,
+    pub(crate) float: Arc<SourceSchema>,
+    pub(crate) text: Arc<SourceSchema>,
+}
+
+/// One of each.
+pub(crate) static PLAIN_SCHEMAS: LazyLock<PlainSchemas> = LazyLock::new(|| {
+    let schema = |kind| Arc::new(SourceSchema::scalar(kind).optional());
+    PlainSchemas {
+        bool: schema(SourceKind::Boolean),
+        int: schema(SourceKind::Int64),
+        float: schema(SourceKind::Float64),
+        text: schema(SourceKind::String),
+    }
+});
 
 /// The values of a field.
 #[derive(Debug, Clone)]
@@ -38,6 +72,55 @@ pub struct MapRows<'a> {
     context: Context<'a>,
 }
 
+impl<'a> MapColumn<'a> {
+    fn decode(reader: &mut Reader<'a>, rows: usize, context: &Context<'a>) -> Result<Self> {
+        let schemas = &*PLAIN_SCHEMAS;
+        let kind = reader.u8()?;
+        let present = flags(reader, rows)?;
+        let schema = match kind {
+            KIND_NOTHING | KIND_TAGGED => None,
+            KIND_BOOLEAN => Some(&schemas.bool),
+            KIND_INT64 => Some(&schemas.int),
+            KIND_FLOAT64 => Some(&schemas.float),
+            KIND_STRING => Some(&schemas.text),
+            _ => return Err(reader.corrupt("kind of column is unknown")),
+        };
+        let values = match schema {
+            Some(schema) => MapValues::Typed(SourceColumn::decode(reader, schema, rows, 1)?),
+            None if kind == KIND_TAGGED => {
+                MapValues::Tagged(TaggedRows::decode(reader, rows, context)?)
+            }
+            None => MapValues::Null,
+        };
+        let has_value = |row| match &values {
+            MapValues::Typed(values) => !values.is_null(row),
+            MapValues::Tagged(values) => !values.is_null(row),
+            MapValues::Null => false,
+        };
+        let absent = |present: &[u8]| {
+            let mut rows = present.iter().enumerate();
+            rows.any(|(row, present)| *present == 0 && has_value(row))
+        };
+        match present.is_some_and(absent) {
+            true => Err(reader.corrupt("record without a field has its value")),
+            false => Ok(MapColumn { values, present }),
+        }
+    }
+}
+
+/// Reads a byte for each row, 0 or 1, where there are some.
+fn flags<'a>(reader: &mut Reader<'a>, rows: usize) -> Result<Option<&'a [u8]>> {
+    let flags = match reader.u8()? {
+        0 => return Ok(None),
+        1 => reader.take(rows)?,
+        _ => return Err(reader.corrupt("flag is neither 0 nor 1")),
+    };
+    match flags.iter().fold(0, |all, flag| all | flag) {
+        0 | 1 => Ok(Some(flags)),
+        _ => Err(reader.corrupt("flag is neither 0 nor 1")),
+    }
+}
+
 impl MapColumn<'_> {
     /// Tells whether the record of `row` has the field, be it null.
     pub fn is_present(&self, row: usize) -> bool {
@@ -52,6 +135,37 @@ impl MapColumn<'_> {
 }
 
 impl<'a> MapRows<'a> {
+    /// Reads the records of a frame ("Records in columns" in `docs/wire-format.md`); `context` has the
+    /// frame's names and texts.
+    pub(crate) fn decode(
+        reader: &mut Reader<'a>,
+        rows: usize,
+        context: &Context<'a>,
+    ) -> Result<Self> {
+        let nulls = flags(reader, rows)?;
+        // A name, a kind and whether all have it: what the least column takes.
+        let count = reader.count(6)?;
+        let mut columns = Vec::with_capacity(count);
+        let mut own = Context {
+            text: context.text,
+            names: Vec::with_capacity(count),
+        };
+        let mut is_used = vec![false; context.names.len()];
+        for _ in 0..count {
+            let index = reader.length()?;
+            let (Some(name), Some(is_used)) = (context.names.get(index), is_used.get_mut(index))
+            else {
+                return Err(reader.corrupt("name index is unknown"));
+            };
+            if std::mem::replace(is_used, true) {
+                return Err(reader.corrupt("name has two columns"));
+            }
+            own.names.push(*name);
+            columns.push(MapColumn::decode(reader, rows, context)?);
+        }
+        Ok(MapRows::new(rows, nulls, columns, own))
+    }
+
     /// Makes rows of columns that are as many as the context's names and have `rows` values each.
     pub(crate) fn new(
         rows: usize,
@@ -98,6 +212,11 @@ impl<'a> MapRows<'a> {
     pub(crate) fn is_null(&self, row: usize) -> bool {
         let is_null = |nulls: &[u8]| nulls.get(row).is_none_or(|byte| *byte == 1);
         row >= self.rows || self.nulls.is_some_and(is_null)
+    }
+
+    /// Tells whether some row has no record.
+    pub(crate) fn has_nulls(&self) -> bool {
+        self.nulls.is_some()
     }
 
     pub(crate) fn record(&self, row: usize) -> Cell<'_> {

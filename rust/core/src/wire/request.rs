@@ -31,8 +31,8 @@ pub enum Request {
     AlterOffsets(Vec<(TopicPartition, Option<i64>)>),
     /// Which epoch do tasks have that start now?
     Epoch,
-    /// The ids of source topics, as Kafka tells them now.
-    TopicIds(Vec<(Arc<str>, Uuid)>),
+    /// What source topics are, as Kafka tells it now.
+    Topics(Vec<SourceTopic>),
     /// What the control topic brought, and who leads. Only a channel's handle takes it.
     Channel {
         /// Whether this process has control partition 0, so that it commits for all.
@@ -44,6 +44,17 @@ pub enum Request {
     },
     /// What is there to show of the task? The only request that another thread may send.
     Metrics,
+}
+
+/// A source topic, as Kafka tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceTopic {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its id: another topic of the same name has another one.
+    pub id: Uuid,
+    /// How many partitions it has.
+    pub partitions: u32,
 }
 
 /// One record of the control topic, whoever wrote it.
@@ -60,8 +71,8 @@ pub struct ChannelRecord {
 /// The smallest size of a partition on the wire.
 const PARTITION_BYTES_MIN: usize = 8;
 
-/// Returns the smallest size of a topic and its id on the wire.
-const TOPIC_ID_BYTES_MIN: usize = 20;
+/// The smallest size of a source topic on the wire.
+const TOPIC_BYTES_MIN: usize = 24;
 /// The smallest size of a record of the control topic on the wire.
 const RECORD_BYTES_MIN: usize = 20;
 
@@ -95,9 +106,9 @@ impl Request {
             }
             9 => Request::Epoch,
             10 => {
-                let count = reader.count(TOPIC_ID_BYTES_MIN)?;
-                let topic = |_| topic_id(&mut reader);
-                Request::TopicIds((0..count).map(topic).collect::<Result<_>>()?)
+                let count = reader.count(TOPIC_BYTES_MIN)?;
+                let topic = |_| topic(&mut reader);
+                Request::Topics((0..count).map(topic).collect::<Result<_>>()?)
             }
             7 => channel(&mut reader)?,
             11 => Request::Metrics,
@@ -108,11 +119,16 @@ impl Request {
     }
 }
 
-fn topic_id(reader: &mut Reader<'_>) -> Result<(Arc<str>, Uuid)> {
-    let topic = reader.text()?;
+fn topic(reader: &mut Reader<'_>) -> Result<SourceTopic> {
+    let name = reader.text()?.into();
     let id = Uuid::from_slice(reader.take(16)?);
     let id = id.map_err(|_| reader.corrupt("topic id is no UUID"))?;
-    Ok((topic.into(), id))
+    let partitions = reader.u32()?;
+    Ok(SourceTopic {
+        name,
+        id,
+        partitions,
+    })
 }
 
 fn altered(reader: &mut Reader<'_>) -> Result<(TopicPartition, Option<i64>)> {

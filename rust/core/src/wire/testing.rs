@@ -12,11 +12,13 @@
 //! assert_eq!(decoded.source(0).map(|(_, offset)| offset), Some(7));
 //! ```
 
+mod maps;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::effects::{self, Effects, LogLevel, ParkedError, Rejected, ValidationLevel};
-use super::frame::{FRAME_MAGIC, FRAME_VERSION, MODE_COLUMNS, MODE_NONE, MODE_TAGGED};
+use super::frame::{FRAME_MAGIC, FRAME_VERSION, MODE_COLUMNS, MODE_MAPS, MODE_NONE, MODE_TAGGED};
 use super::read::Reader;
 use super::request::{REQUEST_VERSION, Request};
 use super::schema::{SourceKind, SourceSchema};
@@ -168,6 +170,7 @@ pub struct FrameBuilder {
     value_schema: Option<(u32, Arc<SourceSchema>)>,
     key_schema: Option<(u32, Arc<SourceSchema>)>,
     with_headers: bool,
+    in_columns: bool,
     rows: Vec<Row>,
 }
 
@@ -189,6 +192,13 @@ impl FrameBuilder {
     #[must_use]
     pub fn key_schema(mut self, id: u32, schema: impl Into<Arc<SourceSchema>>) -> Self {
         self.key_schema = Some((id, schema.into()));
+        self
+    }
+
+    /// Writes values without a schema in columns where Java does: when all are plain records.
+    #[must_use]
+    pub fn in_columns(mut self) -> Self {
+        self.in_columns = true;
         self
     }
 
@@ -230,7 +240,9 @@ impl FrameBuilder {
     /// When a value does not fit its schema.
     pub fn encode(&self) -> Vec<u8> {
         let mut heap = Heap::default();
-        let value = self.values(&mut heap, &self.value_schema, |row| row.value.clone());
+        let value = self.records(&mut heap);
+        let value = value
+            .unwrap_or_else(|| self.values(&mut heap, &self.value_schema, |row| row.value.clone()));
         let key = self.values(&mut heap, &self.key_schema, |row| row.key.clone());
         let headers = match self.with_headers {
             true => self.values(&mut heap, &None, |row| Value::Map(row.headers.clone())),
@@ -275,6 +287,14 @@ impl FrameBuilder {
         bytes
     }
 
+    /// Returns the values in columns, where they are to be and can be.
+    fn records(&self, heap: &mut Heap) -> Option<(u8, Vec<u8>)> {
+        let values: Vec<Value> = self.rows.iter().map(|row| row.value.clone()).collect();
+        let any = values.iter().any(|value| *value != Value::Null);
+        let wanted = self.in_columns && self.value_schema.is_none() && any;
+        Some((MODE_MAPS, wanted.then(|| maps::written(&values, heap))??))
+    }
+
     fn values(
         &self,
         heap: &mut Heap,
@@ -290,13 +310,7 @@ impl FrameBuilder {
             write_column(&mut writer, schema, &values.iter().collect::<Vec<_>>());
             return (MODE_COLUMNS, writer.bytes);
         }
-        let mut data = Writer::default();
-        writer.length(0);
-        for value in &values {
-            write_tagged(&mut data, heap, value);
-            writer.length(data.bytes.len());
-        }
-        writer.bytes.extend_from_slice(&data.bytes);
+        write_rows(&mut writer, heap, values.iter().collect());
         (MODE_TAGGED, writer.bytes)
     }
 
@@ -343,6 +357,16 @@ impl FrameBuilder {
 struct Heap {
     text: String,
     names: Vec<String>,
+}
+
+fn write_rows(writer: &mut Writer, heap: &mut Heap, values: Vec<&Value>) {
+    let mut data = Writer::default();
+    writer.length(0);
+    for value in values {
+        write_tagged(&mut data, heap, value);
+        writer.length(data.bytes.len());
+    }
+    writer.bytes.extend_from_slice(&data.bytes);
 }
 
 fn write_tagged(writer: &mut Writer, heap: &mut Heap, value: &Value) {
@@ -425,14 +449,17 @@ fn nested(writer: &mut Writer, tag: u8, count: usize, items: impl FnOnce(&mut Wr
     writer.bytes.extend_from_slice(&inner.bytes);
 }
 
-fn write_name(writer: &mut Writer, heap: &mut Heap, name: &str) {
+fn name_index(heap: &mut Heap, name: &str) -> usize {
     let known = heap.names.iter().position(|known| known == name);
-    let index = known.unwrap_or_else(|| {
+    known.unwrap_or_else(|| {
         heap.names.push(name.to_owned());
         heap.names.len() - 1
-    });
+    })
+}
+
+fn write_name(writer: &mut Writer, heap: &mut Heap, name: &str) {
     writer.u8(tagged::NAME);
-    writer.length(index);
+    writer.length(name_index(heap, name));
 }
 
 fn write_fixed(writer: &mut Writer, value: &Value) {
@@ -592,7 +619,7 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::AlterOffsets(_) => (8, None),
         Request::Epoch => (9, None),
         Request::Metrics => (11, None),
-        Request::TopicIds(_) => (10, None),
+        Request::Topics(_) => (10, None),
         Request::Channel { .. } => (7, None),
     };
     writer.u8(kind);
@@ -611,11 +638,12 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
             writer.i64(*offset);
         }
     }
-    if let Request::TopicIds(ids) = request {
-        writer.length(ids.len());
-        for (topic, id) in ids {
-            writer.text(topic);
-            writer.bytes.extend_from_slice(id.as_bytes());
+    if let Request::Topics(topics) = request {
+        writer.length(topics.len());
+        for topic in topics {
+            writer.text(&topic.name);
+            writer.bytes.extend_from_slice(topic.id.as_bytes());
+            writer.i32(topic.partitions.cast_signed());
         }
     }
     if let Request::AlterOffsets(offsets) = request {

@@ -50,6 +50,7 @@ use crate::index::{ROW_MISSING, Tracked};
 use crate::memory::{Draw, Memory};
 use crate::metrics::TableMetrics;
 use crate::runtime::compute;
+pub(crate) use aligned::aligned;
 
 use complete::Completed;
 use segments::SegmentChanges;
@@ -84,6 +85,8 @@ pub struct ChangedTable {
     pub may_lack: bool,
     /// What the configuration says of how files are written.
     pub write_props: BTreeMap<String, String>,
+    /// Rows whose key the table has are not added: it is looked for among so many of its newest rows.
+    pub once_within: Option<u64>,
 }
 
 impl ChangedTable {
@@ -95,6 +98,7 @@ impl ChangedTable {
             absent: unavailable.map_or(AbsentPolicy::default(), |one| one.absent),
             may_lack: unavailable.is_some() || changes.soft_delete.is_some(),
             write_props: config.write_props.clone(),
+            once_within: changes.once_within,
             id_columns: config.id_columns.clone(),
             case_insensitive: config.case_insensitive,
         })
@@ -294,7 +298,7 @@ impl Changes {
                 reason = unfit,
                 "the primary-key index is built from the table's files"
             );
-            Tracked::new(metadata, plan, &self.memory)
+            Tracked::new(metadata, plan, &self.memory).within(self.table.once_within)
         });
         let read = &mut held.counts.files_read;
         match tracked.follow(storage, old, head, read).await {
@@ -438,6 +442,7 @@ fn tell(metrics: &TableMetrics, metadata: &TableMetadata, pending: &Pending) {
         missing,
         superseded,
         stale,
+        repeated,
         emptied,
         emptied_rows,
         completed,
@@ -450,6 +455,7 @@ fn tell(metrics: &TableMetrics, metadata: &TableMetadata, pending: &Pending) {
         (TableMetric::Missing, missing),
         (TableMetric::Superseded, superseded),
         (TableMetric::Stale, stale),
+        (TableMetric::Repeated, repeated),
         (TableMetric::Truncated, emptied_rows),
     ] {
         metrics.add(metric, count);
@@ -463,6 +469,7 @@ fn tell(metrics: &TableMetrics, metadata: &TableMetadata, pending: &Pending) {
         missing,
         superseded,
         stale,
+        repeated,
         completed,
         "changes applied"
     );

@@ -25,7 +25,7 @@ use iceberg::spec::ManifestFile;
 use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
-use super::changed::{Built, ChangedAttempt, Read, Unbuilt};
+use super::changed::{Built, ChangedAttempt, Changes, Read, Unbuilt};
 use super::committer::TableCommitter;
 use super::list::{old_manifests, write_manifest_list};
 use super::looks::Looks;
@@ -225,8 +225,12 @@ impl<'a> Run<'a> {
     async fn submit(&mut self, submission: Submission<LoadedTable>) -> Action<LoadedTable> {
         let committer = self.committer;
         let mut old = None;
-        if committer.changes.is_some() {
-            match committer.cancel.or(self.prepare(&submission)).await {
+        if let Some(changes) = &committer.changes {
+            match committer
+                .cancel
+                .or(self.prepare(changes, &submission))
+                .await
+            {
                 None => return self.machine.cancelled(),
                 Some(Err(error)) => return self.machine.answered(Answer::NotSent(error)),
                 Some(Ok(manifests)) => old = Some(manifests),
@@ -238,27 +242,41 @@ impl<'a> Run<'a> {
 
     /// Brings the index of a table with changes to the snapshot that the commit builds on, and returns the
     /// manifests of that.
-    async fn prepare(&self, submission: &Submission<LoadedTable>) -> Result<Vec<ManifestFile>> {
-        let committer = self.committer;
-        let identity = &committer.identity;
+    async fn prepare(
+        &self,
+        changes: &Changes,
+        submission: &Submission<LoadedTable>,
+    ) -> Result<Vec<ManifestFile>> {
         let LoadedTable {
             metadata, storage, ..
         } = &submission.base;
-        let base = plan::base(metadata, &identity.branch);
-        let old = old_manifests(storage, &base, Some(&committer.list)).await?;
-        if let Some(changes) = &committer.changes {
-            let attempt = ChangedAttempt {
-                loaded: &submission.base,
-                base: &base,
-                wid: &identity.wid,
-                branch: &identity.branch,
-                commit_id: submission.commit_id,
-                snapshot_id: submission.snapshot_id,
-                segments: &[],
-            };
-            changes.prepare(&attempt, &old).await?;
-        }
+        let base = plan::base(metadata, &self.committer.identity.branch);
+        let old = self.old(storage, &base, None).await?;
+        let attempt = self.attempt(submission, &base, &[]);
+        changes.prepare(&attempt, &old).await?;
         Ok(old)
+    }
+
+    /// Returns what a table with changes is told of an attempt that builds on `base`.
+    fn attempt<'t>(
+        &self,
+        submission: &'t Submission<LoadedTable>,
+        base: &'t Base,
+        segments: &'t [(usize, &'t Segment)],
+    ) -> ChangedAttempt<'t>
+    where
+        'a: 't,
+    {
+        let identity = &self.committer.identity;
+        ChangedAttempt {
+            loaded: &submission.base,
+            base,
+            wid: &identity.wid,
+            branch: &identity.branch,
+            commit_id: submission.commit_id,
+            snapshot_id: submission.snapshot_id,
+            segments,
+        }
     }
 
     /// Returns the manifests of the base, if they are not `known`.
@@ -347,15 +365,7 @@ impl<'a> Run<'a> {
         let Lists { new, old, files } = match &committer.changes {
             None => Lists::of_segments(&segments, old),
             Some(changes) => {
-                let attempt = ChangedAttempt {
-                    loaded: &submission.base,
-                    base: &base,
-                    wid: &identity.wid,
-                    branch: &identity.branch,
-                    commit_id,
-                    snapshot_id,
-                    segments: &segments,
-                };
+                let attempt = self.attempt(submission, &base, &segments);
                 Lists::of_changes(changes.build(&attempt, old, &mut self.changes).await?)
             }
         };

@@ -20,6 +20,8 @@ use crate::storage::{TableStorage, find_sink_error};
 
 /// Rows whose keys are read at a time.
 pub(super) const BATCH_ROWS: usize = 8_192;
+/// Rows that are read at a time of a file of which all columns are read.
+const WHOLE_ROWS: usize = 1_024;
 /// Bytes at the end of a file that are read at once.
 const FOOTER_BYTES: usize = 64 << 10;
 
@@ -161,10 +163,7 @@ impl KeyColumns {
         field_ids: &[i32],
     ) -> Result<Self> {
         let unusable = |error: ParquetError| unusable(location, error);
-        let file = StoredFile::new(storage, location, bytes, false);
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
-        let builder = builder.map_err(unusable)?;
+        let builder = reader(storage, location, bytes).await?;
         let schema = builder.parquet_schema();
         let leaves = (0..schema.num_columns()).filter(|leaf| {
             let info = schema.column(*leaf).self_type().get_basic_info().clone();
@@ -225,6 +224,54 @@ pub async fn read_key_columns(
         each(first, &columns)?;
     }
     Ok(columns.rows())
+}
+
+/// Begins to read the data file at `location`, which has `bytes` bytes, as a whole.
+async fn reader(
+    storage: &TableStorage,
+    location: &str,
+    bytes: u64,
+) -> Result<ParquetRecordBatchStreamBuilder<StoredFile>> {
+    let file = StoredFile::new(storage, location, bytes, false);
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
+    builder.map_err(|error| unusable(location, error))
+}
+
+/// All rows of a data file, batch by batch.
+pub(crate) struct WholeRows {
+    batches: ParquetRecordBatchStream<StoredFile>,
+    location: String,
+}
+
+/// Opens the data file at `location`, which has `bytes` bytes, to read all of it in batches of few rows.
+///
+/// # Errors
+///
+/// `INDEX_FILE_UNREADABLE`, or what the store says.
+pub(crate) async fn whole_rows(
+    storage: &TableStorage,
+    location: &str,
+    bytes: u64,
+) -> Result<WholeRows> {
+    let builder = reader(storage, location, bytes).await?;
+    let batches = builder.with_batch_size(WHOLE_ROWS).build();
+    Ok(WholeRows {
+        batches: batches.map_err(|error| unusable(location, error))?,
+        location: location.to_owned(),
+    })
+}
+
+impl WholeRows {
+    /// Returns the next rows; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// `INDEX_FILE_UNREADABLE`, or what the store says.
+    pub(crate) async fn try_next(&mut self) -> Result<Option<RecordBatch>> {
+        let batch = self.batches.try_next().await;
+        batch.map_err(|error| unusable(&self.location, error))
+    }
 }
 
 /// Returns the columns of a batch with these field ids, in this order.

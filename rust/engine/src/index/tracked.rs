@@ -37,6 +37,8 @@ pub(crate) struct Tracked {
     followed: Followed,
     pub(crate) live: LiveFiles,
     pub(crate) kept: Kept,
+    /// How many of the newest rows it needs; all when `None`.
+    rows_needed: Option<u64>,
     memory: Arc<Memory>,
     drawn: Draw,
 }
@@ -56,9 +58,21 @@ impl Tracked {
             },
             live: LiveFiles::default(),
             kept: Kept::default(),
+            rows_needed: None,
             memory: Arc::clone(memory),
             drawn: memory.draw(Use::KeyIndex, 0),
         }
+    }
+
+    /// Knows only the newest files: as many as have `rows` rows.
+    pub(crate) fn within(mut self, rows: Option<u64>) -> Self {
+        self.rows_needed = rows;
+        self
+    }
+
+    /// Tells whether the first row of a key stays, so that only whether there is one matters.
+    pub(crate) fn keeps_first(&self) -> bool {
+        self.rows_needed.is_some()
     }
 
     /// Returns why it is of no use for the table as it is now, whose `branch` has the head `head`.
@@ -120,7 +134,14 @@ impl Tracked {
         }
         let (followed, live) = (&mut self.followed, &self.live.data);
         let of = |file: &LiveFile| (file.rows, file.sequence);
-        let new = compute(|| followed.follow(head, live, of)).await?;
+        let new = match self.rows_needed {
+            None => compute(|| followed.follow(head, live, of)).await?,
+            Some(rows) => {
+                // Files that are too old to matter are as good as gone.
+                let of = |file: &&LiveFile| (file.rows, file.sequence);
+                compute(|| followed.follow(head, &newest(live, rows), of)).await?
+            }
+        };
         let readings = new.iter().map(|file| Reading {
             number: file.number,
             path: Arc::clone(&file.path),
@@ -297,6 +318,22 @@ impl Tracked {
             self.index().memory().heap + self.live.memory_bytes() + self.kept.memory_bytes();
         self.drawn.resize(bytes as u64);
     }
+}
+
+/// Returns the newest files, as many as have `needed` rows; those that came at once are all there or none.
+fn newest(live: &BTreeMap<Arc<str>, LiveFile>, needed: u64) -> BTreeMap<Arc<str>, &LiveFile> {
+    let mut files: Vec<&LiveFile> = live.values().collect();
+    files.sort_unstable_by_key(|file| std::cmp::Reverse(file.sequence));
+    let mut rows = 0u64;
+    let enough = files.into_iter().find(|file| {
+        rows = rows.saturating_add(file.rows);
+        rows >= needed
+    });
+    let oldest = enough.map_or(i64::MIN, |file| file.sequence);
+    let newest = live.iter().filter(|(_, file)| file.sequence >= oldest);
+    newest
+        .map(|(path, file)| (Arc::clone(path), file))
+        .collect()
 }
 
 /// What the numbers of the keys of a table are numbers of.

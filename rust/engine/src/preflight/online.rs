@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use frazil_core::commit::partitions;
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::stored_state_of;
 use frazil_core::config::{ConfigProblem, SinkConfig, TableConfig, nearest};
@@ -75,6 +76,10 @@ async fn check_one(
                     let key = keys.of_table(&table.name, "id-columns");
                     ConfigProblem::error(key, error.report())
                 }
+                "DELETE_MODE_UNFIT" => {
+                    let key = keys.of_table(&table.name, "delete-mode");
+                    ConfigProblem::error(key, error.report())
+                }
                 "ENGINE_READS_NO_DELETES" => {
                     ConfigProblem::error(keys.engines_of(&table.name), error.report())
                 }
@@ -94,6 +99,8 @@ async fn check_one(
         problems.push(keys.problem(&error.with("table", &table.name)));
     }
     problems.extend(super::kept_in_summary(config, table, &loaded));
+    problems.extend(super::nullable_key(table, &loaded));
+    problems.extend(check_partitions(keys, config, table, &loaded));
     check_layout(keys, table, &loaded.metadata, &mut problems);
     problems
 }
@@ -142,6 +149,31 @@ fn check_reset(
     ))
 }
 
+/// Checks that the topics of a table with changes have the partitions that they had, as far as the connector
+/// was told. What is wrong with the table's state is for the tasks to say.
+fn check_partitions(
+    keys: Keys<'_>,
+    config: &SinkConfig,
+    table: &TableConfig,
+    loaded: &LoadedTable,
+) -> Option<ConfigProblem> {
+    let changes = table.changes.as_ref();
+    changes.filter(|changes| changes.once_within.is_none())?;
+    let told = keys.settings.get("frazil.internal.topic-partitions")?;
+    let state = stored_state_of(&loaded.metadata, &config.wid, &table.branch).ok()??;
+    let accepted = config.control.partitions_accepted;
+    let error = told.split(',').find_map(|topic| {
+        let (topic, count) = topic.trim().rsplit_once('=')?;
+        let count = count.parse().ok()?;
+        partitions::check(&state, (topic, None), count, accepted).err()
+    })?;
+    let error = error.with("table", &table.name);
+    Some(ConfigProblem::error(
+        "frazil.partitions.accept",
+        error.report(),
+    ))
+}
+
 /// Compares what the configuration says of the table's layout with the table, each key for itself.
 fn check_layout(
     keys: Keys<'_>,
@@ -162,6 +194,7 @@ fn check_layout(
             let error = error.with("table", &table.name);
             let own = match error.code() {
                 "CHANGE_MODE_UNSUPPORTED" => "mode",
+                "DELETE_MODE_UNFIT" => "delete-mode",
                 "CHANGE_ORDER_UNSUPPORTED" | "ORDER_COLUMN_MISSING" => "order-columns",
                 _ => own,
             };

@@ -1,4 +1,5 @@
-//! Pauses the consumer while a task may draw no memory, or takes nothing in.
+//! Pauses the consumer while a task may draw no memory, takes nothing in, or has too much that no commit
+//! takes.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ pub(crate) struct BackPressure {
     gives_back: bool,
     waits: bool,
     held: bool,
+    stalls: bool,
     resumed: bool,
     said: Option<Instant>,
     is_said: bool,
@@ -28,19 +30,27 @@ impl BackPressure {
             true => standing.held > standing.low_water,
             false => standing.answer == Answer::GiveBack,
         };
-        self.change(gives_back, standing.answer != Answer::Granted, self.held);
+        let waits = standing.answer != Answer::Granted;
+        self.change(|pressure| (pressure.gives_back, pressure.waits) = (gives_back, waits));
         self.gives_back
     }
 
     /// Pauses the consumer for as long as `held`, whatever the memory.
     pub(crate) fn hold(&mut self, held: bool) {
-        self.change(self.gives_back, self.waits, held);
+        self.change(|pressure| pressure.held = held);
+    }
+
+    /// Pauses the consumer for as long as too much waits for commits. Returns `true` when that is news.
+    pub(crate) fn stall(&mut self, stalls: bool) -> bool {
+        let was = self.stalls;
+        self.change(|pressure| pressure.stalls = stalls);
+        was != stalls
     }
 
     /// Returns what should be logged: `true` when a pause for memory begins, `false` when one ends that
     /// was logged. Of pauses that follow each other closely, only the first is.
     pub(crate) fn take_news(&mut self, now: Instant) -> Option<bool> {
-        let for_memory = self.gives_back || self.waits;
+        let for_memory = self.is_short();
         let is_rare = self.said.is_none_or(|said| now >= said + SAID_EVERY);
         match (for_memory, self.is_said) {
             (true, false) if is_rare => {
@@ -55,17 +65,22 @@ impl BackPressure {
         }
     }
 
-    fn change(&mut self, gives_back: bool, waits: bool, held: bool) {
+    fn change(&mut self, change: impl FnOnce(&mut Self)) {
         let was_paused = self.is_paused();
-        (self.gives_back, self.waits, self.held) = (gives_back, waits, held);
+        change(self);
         if was_paused != self.is_paused() {
             self.resumed = was_paused;
         }
     }
 
+    /// Tells whether there is too little memory.
+    pub(crate) fn is_short(&self) -> bool {
+        self.gives_back || self.waits
+    }
+
     /// Tells whether the consumer has to be paused.
     pub(crate) fn is_paused(&self) -> bool {
-        self.gives_back || self.waits || self.held
+        self.is_short() || self.held || self.stalls
     }
 
     /// Tells, once, that the consumer may go on.
@@ -136,5 +151,17 @@ mod tests {
         pressure.hold(false);
         assert!(!pressure.is_paused());
         assert!(pressure.take_resumed());
+    }
+
+    #[test]
+    fn pauses_while_too_much_waits_for_commits() {
+        let mut pressure = BackPressure::default();
+        assert!(!pressure.stall(false));
+        assert!(pressure.stall(true), "news");
+        assert!(!pressure.stall(true), "said already");
+        assert!(!pressure.observe(&standing(Answer::Granted, 10)));
+        assert!(pressure.is_paused() && !pressure.take_resumed());
+        assert!(pressure.stall(false));
+        assert!(!pressure.is_paused() && pressure.take_resumed());
     }
 }

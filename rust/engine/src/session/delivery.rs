@@ -56,7 +56,7 @@ impl Inner {
         let new = new_rows(&self.machine, frame);
         self.count_repeated(frame, &new);
         match self.decoder.take() {
-            None => self.take_gathered(frame, &new, effects)?,
+            None => self.take_rows(frame.clone(), Taken::all(&new), effects)?,
             Some(mut decoder) => {
                 let taken = self.take_decoded(&mut decoder, frame, &new, effects);
                 self.decoder = Some(decoder);
@@ -71,32 +71,6 @@ impl Inner {
             self.machine.read(&run.partition, offsets, newest_ms);
         }
         Ok(())
-    }
-
-    /// Takes the rows of a frame whose values Connect's converters made; records without a schema in
-    /// columns where that is possible.
-    fn take_gathered(
-        &mut self,
-        frame: &Frame<'_>,
-        new: &[bool],
-        effects: &mut Effects,
-    ) -> Result<()> {
-        // Where single values have a column, they are looked for among the rows.
-        if self.config.value_column.is_some() {
-            return self.take_rows(frame.clone(), Taken::all(new), effects);
-        }
-        // Not `mem::take`: to make another one for each frame costs as much as to convert some rows.
-        let mut gatherer = self.gatherer.take().unwrap_or_default();
-        let begun = Instant::now();
-        let frame = match gatherer.gather(frame) {
-            true => gatherer.gathered(frame),
-            false => frame.clone(),
-        };
-        self.count_decoding(begun);
-        self.decoded(gatherer.bytes());
-        let taken = self.take_rows(frame, Taken::all(new), effects);
-        self.gatherer = Some(gatherer);
-        taken
     }
 
     /// Takes those rows of a frame whose values are known. Their offsets are not read yet.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use frazil_core::commit::partitions;
 use frazil_core::commit::plan::check_table;
 use frazil_core::commit::recover::state_of;
 use frazil_core::commit::state::WriterState;
@@ -139,6 +140,11 @@ impl TableSlot {
             held: &held,
         };
         if let Some(reading) = &self.reading {
+            let changes = self.config.changes.as_ref();
+            // Rows that are added once are the same whatever comes first.
+            if changes.is_some_and(|changes| changes.once_within.is_none()) {
+                check_partitions(context, state.as_ref())?;
+            }
             let bounds = state.iter().flat_map(WriterState::bounds);
             let partitions = bounds.map(|(partition, _)| partition);
             let mut sources = reading.sources.borrow_mut();
@@ -261,6 +267,21 @@ impl TableSlot {
             "the table follows its records");
         Ok(loaded)
     }
+}
+
+/// Checks that the topics have the partitions that they had when the table's changes were read last.
+fn check_partitions(context: &SessionContext, state: Option<&WriterState>) -> Result<()> {
+    let ids = context.topic_ids.borrow();
+    let counts = context.topic_partitions.borrow();
+    let accepted = context.config.control.partitions_accepted;
+    let known = state
+        .into_iter()
+        .flat_map(|state| counts.iter().map(move |of| (state, of)));
+    for (state, (topic, partitions)) in known {
+        let id = ids.get(topic).copied();
+        partitions::check(state, (topic, id), *partitions, accepted)?;
+    }
+    Ok(())
 }
 
 fn table_missing(error: SinkError) -> SinkError {

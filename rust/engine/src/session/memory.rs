@@ -13,7 +13,6 @@
 use std::time::{Duration, Instant};
 
 use frazil_core::control::writer::TableIndex;
-use frazil_core::decode::Gatherer;
 use frazil_core::limits::FRAME_BUFFER_KEPT;
 use frazil_core::memory::{Answer, ROOM_WANTED, Use};
 use frazil_core::metrics::TaskMetric;
@@ -28,6 +27,8 @@ const ROOM_WAIT: Duration = Duration::from_secs(2);
 const ROOM_POLL: Duration = Duration::from_millis(5);
 /// Decoded rows whose memory is kept for the next frame.
 const DECODED_KEPT: usize = 8 << 20;
+/// Bytes of rows that become uploads before the pool hears of it.
+const SHRINK_STEP: u64 = 1 << 20;
 /// The part of a task's share that descriptions of ended files may take.
 const ENDED_PART: u64 = 4;
 
@@ -82,19 +83,12 @@ impl Inner {
     /// A frame was taken, or not: what only it needed is let go.
     pub(super) fn frame_ends(&mut self) {
         self.frame_buffer = self.frame_buffer.min(FRAME_BUFFER_KEPT as u64);
-        if self
-            .gatherer
-            .as_ref()
-            .is_some_and(|gatherer| gatherer.bytes() > DECODED_KEPT)
-        {
-            self.gatherer = None;
-        }
-        let mut decoded = self.gatherer.as_ref().map_or(0, Gatherer::bytes);
+        let mut decoded = 0;
         if let Some(decoder) = &mut self.decoder {
             if decoder.bytes() > DECODED_KEPT {
                 decoder.release();
             }
-            decoded += decoder.bytes();
+            decoded = decoder.bytes();
         }
         self.decoded_bytes = decoded as u64;
     }
@@ -104,6 +98,7 @@ impl Inner {
         let standing = self.standing(ROOM_WANTED);
         let gives_back = self.back_pressure.observe(&standing);
         self.log_memory(&standing);
+        self.observe_stall(&standing);
         if !gives_back {
             return Ok(());
         }
@@ -127,6 +122,25 @@ impl Inner {
         self.shrink(&standing)
     }
 
+    /// Pauses while more waits for commits that do not come than the task may hold in memory. The files of
+    /// these rows are in the storage, so that memory alone would let them be ever more; if the task ends,
+    /// all of them are written again.
+    fn observe_stall(&mut self, standing: &Standing) {
+        let now = Instant::now();
+        let machine = &self.machine;
+        let tables = self.tables.iter_mut();
+        let waiting: u64 = tables.map(|table| table.stalled_bytes(machine, now)).sum();
+        let stalls = waiting > standing.share;
+        if self.back_pressure.stall(stalls) {
+            let what = match stalls {
+                true => "the task pauses: its tables are not committed, check the catalog",
+                false => "the task goes on: its tables are committed",
+            };
+            tracing::warn!(connector = %self.config.connector, task = self.config.task,
+                waiting, share = standing.share, "{what}");
+        }
+    }
+
     /// Ends files when the task has to give back.
     pub(super) fn shrink_to_share(&mut self) -> Result<()> {
         let standing = self.standing(ROOM_WANTED);
@@ -140,15 +154,26 @@ impl Inner {
     /// most goes first.
     fn shrink(&mut self, standing: &Standing) -> Result<()> {
         let mut excess = standing.excess();
-        let mut order: Vec<&mut TableSlot> = self.tables.iter_mut().collect();
-        order.sort_by_key(|table| std::cmp::Reverse(table.resident_bytes()));
-        for table in order {
-            if excess == 0 {
-                break;
+        let mut order: Vec<(u64, usize)> = self
+            .tables
+            .iter()
+            .enumerate()
+            .map(|(at, table)| (table.resident_bytes(), at))
+            .collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, at) in order {
+            while excess > 0
+                && let Some(table) = self.tables.get_mut(at)
+            {
+                let step = excess.min(SHRINK_STEP);
+                let given = table.shrink(&self.context, &mut self.machine, step)?;
+                // Rows that became uploads are no rows any more: the pool hears of it at once.
+                self.note_memory();
+                if given == 0 {
+                    break;
+                }
+                excess = excess.saturating_sub(given);
             }
-            let before = table.resident_bytes();
-            table.shrink(&self.context, &mut self.machine, excess)?;
-            excess = excess.saturating_sub(before);
         }
         Ok(())
     }

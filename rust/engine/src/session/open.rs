@@ -189,10 +189,19 @@ pub(super) fn writer_settings(
     settings.properties.extend(config.write_props.clone());
     settings.order = open.order.clone();
     settings.in_flight = context.account.meter(Use::Uploads);
+    settings.turns = Arc::clone(&context.turns);
+    settings.row_group_bytes = row_group_bytes(context.account.memory().share());
     settings.lessons = Arc::clone(&open.lessons);
     settings.numbered = open.changes.is_some();
     // The limit is the task's, and its tables share it.
     let tables = context.tables.get().max(1);
     settings.writers_max_open = (context.config.writers_open_max / tables).max(1);
     settings
+}
+
+/// Returns the bytes that a row group of a task may have whose share of the memory is so large. A row group
+/// is in memory as a whole, and once more while it becomes parts of an upload.
+fn row_group_bytes(share: u64) -> usize {
+    const PART_OF_SHARE: u64 = 4;
+    usize::try_from(share / PART_OF_SHARE).unwrap_or(usize::MAX)
 }

@@ -1,6 +1,6 @@
 //! What happens to a sealed segment off the task's thread: uploads end, manifests are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,6 +18,9 @@ use crate::failpoint;
 use crate::keyrun::{KeyRunIdentity, write_key_run};
 use crate::storage::TableStorage;
 use crate::writer::SealedFiles;
+
+/// Topics whose partitions a segment tells: it has to fit into a message.
+const TOPICS_COUNTED_MAX: usize = 256;
 
 /// Files of one schema and partition spec.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(super) struct SealWork {
     pub(super) wid: String,
     pub(super) branch: String,
     pub(super) topic_ids: BTreeMap<Arc<str>, Uuid>,
+    /// How many partitions source topics have, as far as it is known.
+    pub(super) topic_partitions: BTreeMap<Arc<str>, u32>,
     pub(super) rows: u64,
     pub(super) epoch: u64,
     pub(super) sealed: Sealed,
@@ -102,10 +107,21 @@ impl SealWork {
             let storage = &self.loaded.storage;
             changes.place(&numbers, &pending, &segment.ranges)?;
             let run = write_keys(storage, changes, &location, &segment, self.wid);
-            segment.key_run = Some(run.await?);
+            let mut run = run.await?;
+            run.topic_partitions = counted(self.topic_partitions, &segment);
+            segment.key_run = Some(run);
         }
         Ok((segment, sight))
     }
+}
+
+/// Returns the partitions of the topics that `segment` has changes of. What is beyond the limit is told by
+/// another segment.
+fn counted(mut all: BTreeMap<Arc<str>, u32>, segment: &Segment) -> BTreeMap<Arc<str>, u32> {
+    let ranges = segment.ranges_with_rows();
+    let topics: BTreeSet<&Arc<str>> = ranges.map(|range| &range.partition.topic).collect();
+    all.retain(|topic, _| topics.contains(topic));
+    all.into_iter().take(TOPICS_COUNTED_MAX).collect()
 }
 
 /// Writes the keys of the changes of a segment.

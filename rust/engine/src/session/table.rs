@@ -19,7 +19,7 @@ use frazil_core::convert::ColumnRules;
 use frazil_core::memory::Use;
 use frazil_core::metrics::{TableMetric, TaskMetric};
 use frazil_core::{Result, SinkError};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 use super::Inbound;
@@ -42,6 +42,10 @@ use crate::runtime::Runtime;
 use crate::storage::may_pass;
 use crate::writer::{TableWriter, beside_data};
 
+/// How long a table may have as many segments on their way as may be, and no commit of one of them, before
+/// the rows behind them count as stalled. A catalog that answers late, each time, is slow and not silent.
+const STALLED_AFTER: Duration = Duration::from_secs(10);
+
 /// What the tables of a session share.
 #[derive(Debug)]
 pub(crate) struct SessionContext {
@@ -53,12 +57,16 @@ pub(crate) struct SessionContext {
     pub(crate) started: Instant,
     /// The ids of the source topics, as far as they are known.
     pub(crate) topic_ids: RefCell<BTreeMap<Arc<str>, Uuid>>,
+    /// How many partitions the source topics have, as far as it is known.
+    pub(crate) topic_partitions: RefCell<BTreeMap<Arc<str>, u32>>,
     /// How many tables the session has.
     pub(crate) tables: Cell<usize>,
     /// When this put has waited long enough for others.
     pub(crate) waits_until: Cell<Instant>,
     /// The task's place in the memory of the process.
     pub(crate) account: Account,
+    /// The turns of the requests of its uploads.
+    pub(crate) turns: Arc<Semaphore>,
     pub(crate) metrics: Arc<TaskMetrics>,
 }
 
@@ -121,6 +129,8 @@ pub(crate) struct TableSlot {
     pub(super) notices: RefCell<Vec<String>>,
     /// Since when its rows wait for a commit.
     pub(super) waiting: Waiting,
+    /// Since when rows wait for their segment, for as many of them are on their way as may be.
+    stalled_since: Option<Instant>,
 }
 
 impl TableSlot {
@@ -147,6 +157,7 @@ impl TableSlot {
             spec_settled: Cell::default(),
             notices: RefCell::default(),
             waiting: Waiting::default(),
+            stalled_since: None,
         }
     }
 
@@ -247,6 +258,22 @@ impl TableSlot {
     /// Returns the bytes of rows and open files, without those that are on their way.
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, OpenTable::resident_bytes)
+    }
+
+    /// Returns the bytes of the rows that wait for their segment, in memory and in files, once the segments
+    /// before have been as many as may be, and got no commit, for [`STALLED_AFTER`].
+    pub(crate) fn stalled_bytes(&mut self, machine: &TaskMachine, now: Instant) -> u64 {
+        let open = self.open.as_ref();
+        let open = open.filter(|open| open.rows > 0 && machine.is_congested(self.index));
+        let Some(open) = open else {
+            self.stalled_since = None;
+            return 0;
+        };
+        let since = *self.stalled_since.get_or_insert(now);
+        match now.saturating_duration_since(since) >= STALLED_AFTER {
+            true => open.data_bytes(),
+            false => 0,
+        }
     }
 
     /// Tells whether the table's interval, rows or bytes ask for a commit now: `Some(true)` for one
@@ -381,29 +408,33 @@ impl TableSlot {
         Ok(())
     }
 
-    /// Ends open files to give back about `bytes`; they stay part of the open segment.
+    /// Ends open files to give back about `bytes`; they stay part of the open segment. Returns the bytes that
+    /// were given back, or are on their way.
     pub(crate) fn shrink(
         &mut self,
         context: &SessionContext,
         machine: &mut TaskMachine,
         bytes: u64,
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        let mut given = 0;
         self.guarded(machine, |table, machine| {
             table.write_out(context, machine)?;
             let Some(open) = &mut table.open else {
                 return Ok(());
             };
-            let keep = open.resident_bytes().saturating_sub(bytes);
-            let mut keep = usize::try_from(keep).unwrap_or(usize::MAX);
+            let before = open.resident_bytes();
+            let mut keep = usize::try_from(before.saturating_sub(bytes)).unwrap_or(usize::MAX);
             if let Some(pending) = open.pending.writer_mut() {
                 pending.shrink_to(keep)?;
                 keep = keep.saturating_sub(pending.gathered_bytes() + pending.file_bytes());
             }
-            match &mut open.writer {
-                Some(writer) => writer.shrink_to(keep),
-                None => Ok(()),
+            if let Some(writer) = &mut open.writer {
+                writer.shrink_to(keep)?;
             }
-        })
+            given = before.saturating_sub(open.resident_bytes());
+            Ok(())
+        })?;
+        Ok(given)
     }
 
     /// Hands the converted rows to the table's writer.
@@ -510,6 +541,7 @@ impl TableSlot {
             wid: context.config.wid.clone(),
             branch: self.config.branch.clone(),
             topic_ids: context.topic_ids.borrow().clone(),
+            topic_partitions: context.topic_partitions.borrow().clone(),
             rows,
             epoch: machine.epoch(),
             sealed,

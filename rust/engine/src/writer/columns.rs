@@ -9,20 +9,22 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{Field, SchemaRef};
+use arrow_schema::{DataType, Field, SchemaRef};
 use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves,
 };
 use parquet::basic::{Compression, Encoding};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ParquetMetaData;
-use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, TypePtr};
 
 use super::cores::Cores;
 use super::encoding::leaf_arrays;
+use super::texts::TextBounds;
 
 /// What the codec of a column holds once it has compressed a page.
 const CODEC_BYTES: usize = 512 << 10;
@@ -38,6 +40,8 @@ struct Group {
     rows: usize,
     /// How many values each column has, where some row can have many.
     values: Vec<usize>,
+    /// The bounds of each field, where they are not the crate's.
+    texts: Vec<Option<TextBounds>>,
 }
 
 /// The encoder of a column that packs numbers.
@@ -58,6 +62,8 @@ pub(super) struct ColumnsWriter<W: Write + Send> {
     widths: Vec<usize>,
     /// The packer of each Parquet column, where it has one.
     packers: Vec<Option<Packer>>,
+    /// Of each field of texts whose bounds are found here, the bytes that statistics keep.
+    text_lengths: Vec<Option<usize>>,
     /// What the codecs of all columns hold before they have compressed anything.
     codecs: usize,
     page_rows: usize,
@@ -73,10 +79,14 @@ struct Work<'a> {
     field: &'a Field,
     array: &'a ArrayRef,
     columns: &'a mut [ArrowColumnWriter],
+    texts: &'a mut Option<TextBounds>,
 }
 
 impl Work<'_> {
     fn run(self) -> Result<()> {
+        if let (Some(bounds), Some(texts)) = (self.texts, self.array.as_string_opt::<i32>()) {
+            bounds.observe(texts);
+        }
         let leaves = compute_leaves(self.field, self.array)?;
         let mut columns = self.columns.iter_mut().zip(&leaves);
         columns.try_for_each(|(column, leaf)| column.write(leaf))
@@ -110,13 +120,22 @@ impl<W: Write + Send> ColumnsWriter<W> {
         });
         let columns = file.schema_descr().columns().iter();
         let codecs = columns.map(|column| codec_bytes(file.properties(), column.path()));
+        let widths: Vec<usize> = schema.fields().iter().map(|field| leaves(field)).collect();
+        let mut next = 0;
+        let text_lengths = schema.fields().iter().zip(&widths).map(|(field, width)| {
+            let column = file.schema_descr().columns().get(next);
+            next += width;
+            let is_text = *field.data_type() == DataType::Utf8;
+            text_length(file.properties(), column.filter(|_| is_text)?.path())
+        });
         Ok(ColumnsWriter {
             factory: ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema)),
             packers: packers.collect(),
+            text_lengths: text_lengths.collect(),
             codecs: codecs.sum(),
             page_rows,
             page_bytes,
-            widths: schema.fields().iter().map(|field| leaves(field)).collect(),
+            widths,
             file,
             schema,
             group: None,
@@ -164,6 +183,7 @@ impl<W: Write + Send> ColumnsWriter<W> {
                 columns: self.factory.create_column_writers(number)?,
                 rows: 0,
                 values: vec![0; self.packers.len()],
+                texts: of_texts(&self.text_lengths),
             });
         }
         let Some(group) = &mut self.group else {
@@ -179,7 +199,8 @@ impl<W: Write + Send> ColumnsWriter<W> {
         let mut columns = group.columns.as_mut_slice();
         let mut work = Vec::with_capacity(self.widths.len());
         let fields = self.schema.fields().iter().zip(batch.columns());
-        for ((field, array), width) in fields.zip(&self.widths) {
+        let fields = fields.zip(&self.widths).zip(&mut group.texts);
+        for (((field, array), width), texts) in fields {
             let (own, rest) = std::mem::take(&mut columns)
                 .split_at_mut_checked(*width)
                 .ok_or_else(|| ParquetError::General("a field has lost its columns".into()))?;
@@ -188,6 +209,7 @@ impl<W: Write + Send> ColumnsWriter<W> {
                 field,
                 array,
                 columns: own,
+                texts,
             });
         }
         let threads = batch.get_array_memory_size() / BYTES_A_THREAD;
@@ -200,8 +222,15 @@ impl<W: Write + Send> ColumnsWriter<W> {
             return Ok(());
         };
         let threads = group.bytes() / BYTES_A_THREAD;
-        let chunks: Vec<ArrowColumnChunk> =
+        let mut chunks: Vec<ArrowColumnChunk> =
             spread(self.cores, threads, group.columns, ArrowColumnWriter::close)?;
+        let mut next = 0;
+        for (texts, width) in group.texts.iter().zip(&self.widths) {
+            if let (Some(texts), Some(chunk)) = (texts, chunks.get_mut(next)) {
+                texts.put(chunk.close_mut())?;
+            }
+            next += width;
+        }
         let mut row_group = self.file.next_row_group()?;
         for chunk in chunks {
             chunk.append_to_row_group(&mut row_group)?;
@@ -236,7 +265,8 @@ impl<W: Write + Send> ColumnsWriter<W> {
                     None => column.memory_size(),
                 }
         });
-        self.codecs + columns.sum::<usize>()
+        let texts = group.texts.iter().flatten().map(TextBounds::memory);
+        self.codecs + columns.sum::<usize>() + texts.sum::<usize>()
     }
 
     /// Returns where the bytes go.
@@ -277,6 +307,19 @@ fn packer(properties: &WriterProperties, path: &ColumnPath) -> Option<usize> {
     }
 }
 
+/// Returns the bytes that statistics keep of a text, for a column of which the crate keeps none.
+fn text_length(properties: &WriterProperties, path: &ColumnPath) -> Option<usize> {
+    match properties.statistics_enabled(path) {
+        EnabledStatistics::None => properties.statistics_truncate_length(),
+        _ => None,
+    }
+}
+
+fn of_texts(lengths: &[Option<usize>]) -> Vec<Option<TextBounds>> {
+    let bounds = lengths.iter().map(|length| length.map(TextBounds::new));
+    bounds.collect()
+}
+
 /// Returns what the codec of a column holds from the start.
 fn codec_bytes(properties: &WriterProperties, path: &ColumnPath) -> usize {
     match properties.compression(path) {
@@ -287,7 +330,6 @@ fn codec_bytes(properties: &WriterProperties, path: &ColumnPath) -> usize {
 
 /// Returns how many Parquet columns a field becomes.
 fn leaves(field: &Field) -> usize {
-    use arrow_schema::DataType;
     match field.data_type() {
         DataType::Struct(children) => children.iter().map(|child| leaves(child)).sum(),
         DataType::List(child) | DataType::LargeList(child) | DataType::Map(child, _) => {
@@ -350,7 +392,7 @@ mod tests {
 
     use arrow_array::{Int64Array, ListArray};
     use arrow_buffer::OffsetBuffer;
-    use arrow_schema::{DataType, Schema};
+    use arrow_schema::Schema;
     use parquet::arrow::ArrowSchemaConverter;
 
     use super::*;

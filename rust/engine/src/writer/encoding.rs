@@ -13,8 +13,9 @@ mod sample;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
+use iceberg::spec::PrimitiveType;
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
-use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
 pub(super) use kind::ColumnEncoding;
@@ -23,6 +24,7 @@ use sample::Choice;
 
 use super::properties::FileProperties;
 use super::schema::FileSchema;
+use super::texts::RUN_ROWS;
 
 /// Rows of a row group, whatever their bytes: they have to fit the index of a reader.
 const ROW_GROUP_ROWS_MAX: usize = 16 << 20;
@@ -49,6 +51,7 @@ pub(super) fn writer_properties(
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS_MAX))
         .set_data_page_size_limit(properties.page_bytes)
         .set_data_page_row_count_limit(properties.page_rows)
+        .set_write_batch_size(RUN_ROWS)
         .set_dictionary_page_size_limit(properties.dictionary_bytes)
         .set_statistics_truncate_length(Some(STATISTICS_BYTES))
         .set_column_index_truncate_length(Some(STATISTICS_BYTES));
@@ -72,6 +75,11 @@ pub(super) fn writer_properties(
             }
         });
         builder = encoding.apply(builder, column);
+        if leaf.kind == PrimitiveType::String && leaf.position.len() == 1 {
+            // `TextBounds` puts them in the crate's place.
+            let path = column.path().clone();
+            builder = builder.set_column_statistics_enabled(path, EnabledStatistics::None);
+        }
         builder = bloom(builder, properties, &leaf.name, column.path());
     }
     builder.build()

@@ -9,10 +9,12 @@ use arrow_schema::ArrowError;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use frazil_core::layout::sort::FileOrder;
+use frazil_core::limits::UPLOAD_REQUESTS;
 use frazil_core::partition::{PartitionKey, Partitioner, refuse_uuid};
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{DataFile, PartitionSpec, Schema};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use super::encoding::Lessons;
 use super::file::{DataFileWriter, FinishedFile, Format};
@@ -66,6 +68,10 @@ pub struct TableWriterConfig {
     pub run_bytes: usize,
     /// Counts the bytes of files that are on their way to the storage.
     pub in_flight: Meter,
+    /// The turns of requests to the storage: what shares them has as many at a time as there are.
+    pub turns: Arc<Semaphore>,
+    /// Bytes of a row group at most, whatever the table says.
+    pub row_group_bytes: usize,
     /// What earlier writers of the table learned about its columns, for this one to use and add to.
     pub lessons: Arc<Lessons>,
     /// Whether the last column of batches is no column of the schema but numbers of their rows, of
@@ -93,6 +99,8 @@ impl TableWriterConfig {
             order: None,
             run_bytes: RUN_BYTES,
             in_flight: Meter::detached(),
+            turns: Arc::new(Semaphore::new(UPLOAD_REQUESTS)),
+            row_group_bytes: usize::MAX,
             lessons: Arc::default(),
             numbered: false,
         }
@@ -139,6 +147,8 @@ pub struct TableWriter {
     held_by_files: usize,
     /// What is known of files that ended.
     ended: usize,
+    /// The bytes of these files.
+    ended_data: u64,
     rows: u64,
     calls: u64,
     /// Set while rows move, so that an error on their way cannot be forgotten.
@@ -164,11 +174,12 @@ impl TableWriter {
         runtime: Handle,
     ) -> Result<Self> {
         refuse_uuid(&config.spec, &config.schema)?;
-        let properties = FileProperties::read(
+        let mut properties = FileProperties::read(
             &config.properties,
             config.target_file_bytes,
             config.zstd_level,
         )?;
+        properties.row_group_bytes = properties.row_group_bytes.min(config.row_group_bytes);
         let schema = FileSchema::new(&config.schema)?;
         properties.check(&schema)?;
         let schema = match config.numbered {
@@ -178,7 +189,7 @@ impl TableWriter {
         Ok(TableWriter {
             partitioner: Partitioner::new(&config.spec, &config.schema)?,
             locations: Locations::new(&config.location, &config.properties, &config.file_prefix)?,
-            uploads: Uploads::new(Arc::new(store), runtime, config.in_flight),
+            uploads: Uploads::new(Arc::new(store), runtime, config.in_flight, config.turns),
             writers_max_open: config.writers_max_open.max(1),
             order: config.order,
             run_bytes: config.run_bytes,
@@ -193,6 +204,7 @@ impl TableWriter {
             held: 0,
             held_by_files: 0,
             ended: 0,
+            ended_data: 0,
             rows: 0,
             calls: 0,
             broken: false,
@@ -213,13 +225,11 @@ impl TableWriter {
     /// Returns about how many bytes of data there are, in files that ended, in open ones, and in
     /// gathered rows.
     pub fn data_bytes(&self) -> u64 {
-        let ended = self.finished.iter();
-        let ended: u64 = ended.map(|file| file.data_file.file_size_in_bytes()).sum();
         let open = self.partitions.values().map(|partition| {
             let file = partition.file.as_ref().map_or(0, DataFileWriter::size);
             partition.bytes as u64 + file
         });
-        ended + open.sum::<u64>()
+        self.ended_data + open.sum::<u64>()
     }
 
     /// Returns the bytes that gathered rows hold.
@@ -536,6 +546,7 @@ impl TableWriter {
         let finished = file.finish(&self.format, partition.key.values(), order_id)?;
         let numbers = finished.numbers.len() * size_of::<u32>();
         self.ended += described_bytes(&finished.data_file) + numbers;
+        self.ended_data += finished.data_file.file_size_in_bytes();
         self.finished.push(finished);
         Ok(())
     }

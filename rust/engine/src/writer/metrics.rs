@@ -266,7 +266,7 @@ fn prefix(text: &str, length: usize) -> &str {
 }
 
 /// Returns the smallest shorter-or-equal text above every text that begins with `text`.
-fn increment_text(text: &str) -> Option<String> {
+pub(super) fn increment_text(text: &str) -> Option<String> {
     let mut rest = text.to_string();
     while let Some(last) = rest.pop() {
         let next = match last {

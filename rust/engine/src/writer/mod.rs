@@ -19,6 +19,7 @@ mod location;
 mod metrics;
 mod properties;
 mod schema;
+mod texts;
 mod upload;
 
 pub use encoding::Lessons;

@@ -20,6 +20,7 @@ use futures::stream::FuturesUnordered;
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -57,15 +58,23 @@ pub(super) struct Uploads {
     store: Arc<dyn FileStore>,
     runtime: Handle,
     in_flight: Meter,
+    turns: Arc<Semaphore>,
     failure: Arc<Failure>,
 }
 
 impl Uploads {
-    pub(super) fn new(store: Arc<dyn FileStore>, runtime: Handle, in_flight: Meter) -> Self {
+    /// Uploads to `store`, with as many requests at a time as there are `turns`.
+    pub(super) fn new(
+        store: Arc<dyn FileStore>,
+        runtime: Handle,
+        in_flight: Meter,
+        turns: Arc<Semaphore>,
+    ) -> Self {
         Uploads {
             store,
             runtime,
             in_flight,
+            turns,
             failure: Arc::default(),
         }
     }
@@ -93,18 +102,23 @@ impl Uploads {
         let (store, path) = self.store.store(location)?;
         let (sender, receiver) = unbounded_channel();
         let (files, failure) = (self.store.clone(), self.failure.clone());
-        let location = location.to_string();
-        let task = self.runtime.spawn(async move {
-            let stored = match run(&*store, &path, receiver).await {
+        let (location, turns) = (location.to_string(), self.turns.clone());
+        let work = async move {
+            let stored = match run(&*store, &path, &turns, receiver).await {
                 Ok(None) => return Ok(()),
-                Ok(Some(length)) => store.head(&path).await.map(|found| (length, found.size)),
+                Ok(Some(length)) => {
+                    let found = in_turn(&turns, store.head(&path)).await;
+                    found.map(|found| (length, found.size))
+                }
                 Err(error) => Err(error),
             };
             stored
                 .map_err(|error| files.error(&location, &error))
                 .and_then(|(sent, kept)| whole(&location, sent, kept))
                 .inspect_err(|error| failure.set(error))
-        });
+        };
+        // Boxed, so that what only the upload needs is gone with it: its result waits for the seal.
+        let task = self.runtime.spawn(Box::pin(work));
         Ok(Upload {
             sender,
             task: Some(task),
@@ -231,26 +245,37 @@ impl io::Write for Upload {
     }
 }
 
+/// Sends a request once it is its turn.
+async fn in_turn<T>(turns: &Semaphore, request: impl Future<Output = T>) -> T {
+    // A semaphore that is never closed gives a permit always.
+    let _turn = turns.acquire().await;
+    request.await
+}
+
 /// Stores what arrives and returns its length. A channel that closes before the last part means:
 /// abandon.
 async fn run(
     store: &dyn ObjectStore,
     path: &Path,
+    turns: &Semaphore,
     mut messages: UnboundedReceiver<Message>,
 ) -> object_store::Result<Option<u64>> {
     let first = match messages.recv().await {
         None => return Ok(None),
         Some(Message::Last(part)) => {
-            store.put(path, part.bytes.clone().into()).await?;
+            in_turn(turns, store.put(path, part.bytes.clone().into())).await?;
             let length = part.bytes.len() as u64;
             drop(part.held);
             return Ok(Some(length));
         }
         Some(Message::Part(part)) => part,
     };
-    let mut upload = store.put_multipart(path).await?;
-    let result = match send_parts(&mut *upload, first, &mut messages).await {
-        Ok(Some(length)) => upload.complete().await.map(|_| Some(length)),
+    let mut upload = in_turn(turns, store.put_multipart(path)).await?;
+    let result = match send_parts(&mut *upload, turns, first, &mut messages).await {
+        Ok(Some(length)) => {
+            let completed = in_turn(turns, upload.complete()).await;
+            completed.map(|_| Some(length))
+        }
         other => other,
     };
     if matches!(result, Ok(Some(_))) {
@@ -267,6 +292,7 @@ async fn run(
 /// gone.
 async fn send_parts(
     upload: &mut dyn MultipartUpload,
+    turns: &Semaphore,
     first: Part,
     messages: &mut UnboundedReceiver<Message>,
 ) -> object_store::Result<Option<u64>> {
@@ -288,7 +314,7 @@ async fn send_parts(
             if !part.bytes.is_empty() {
                 let sending = upload.put_part(part.bytes.clone().into());
                 running.push(async move {
-                    let result = sending.await;
+                    let result = in_turn(turns, sending).await;
                     drop(part);
                     result
                 });
@@ -331,7 +357,8 @@ mod tests {
     #[tokio::test]
     async fn parts_hold_what_they_count() {
         let meter = Meter::detached();
-        let uploads = Uploads::new(Arc::new(Anywhere), Handle::current(), meter.clone());
+        let (store, runtime) = (Arc::new(Anywhere), Handle::current());
+        let uploads = Uploads::new(store, runtime, meter.clone(), Arc::new(Semaphore::new(1)));
         for written in [100, 70_000, PART_BYTES, PART_BYTES + 100_000] {
             let mut upload = uploads.start("f").unwrap();
             let mut parts = Vec::new();

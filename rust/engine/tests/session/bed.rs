@@ -202,10 +202,14 @@ impl Bed {
         }
     }
 
+    /// The catalog's own tables.
+    pub(crate) fn catalog_file(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.directory.path().join("catalog.db")).unwrap()
+    }
+
     /// Locks the catalog's file until the result is dropped.
     pub(crate) fn lock_catalog(&self) -> rusqlite::Connection {
-        let connection =
-            rusqlite::Connection::open(self.directory.path().join("catalog.db")).unwrap();
+        let connection = self.catalog_file();
         connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
         connection
     }
@@ -393,11 +397,16 @@ impl Task {
 
     /// Lets time pass, as Connect does, until the offset of partition 0 is `offset`.
     pub(crate) fn until_durable(&self, offset: i64) {
+        self.until_durable_in(0, offset);
+    }
+
+    /// As [`until_durable`](Self::until_durable), for any partition.
+    pub(crate) fn until_durable_in(&self, partition: i32, offset: i64) {
         let limit = Instant::now() + PATIENCE;
         loop {
             let effects = self.tick();
             assert_eq!(effects.rewinds, vec![], "no rewind was expected");
-            let durable = self.pre_commit(0, offset);
+            let durable = self.pre_commit(partition, offset);
             if durable == Some(offset) {
                 return;
             }
@@ -469,14 +478,26 @@ impl Task {
 
     /// Does what Connect does with partition 0 from offset `position`: delivers, rewinds, retries,
     /// until `end` is durable.
-    pub(crate) fn deliver(&self, mut position: i64, end: i64) {
+    pub(crate) fn deliver(&self, position: i64, end: i64) {
+        self.deliver_frames(position, end, |offsets| {
+            self.frame().rows(offsets.map(|offset| order(0, offset)))
+        });
+    }
+
+    /// As [`deliver`](Self::deliver), of the records that `frame` makes of offsets.
+    pub(crate) fn deliver_frames(
+        &self,
+        mut position: i64,
+        end: i64,
+        frame: impl Fn(Range<i64>) -> FrameBuilder,
+    ) {
         let limit = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < limit, "still at {position} of {end}");
             let mut rewinds = self.tick().rewinds;
             if rewinds.is_empty() && position < end {
                 let next = end.min(position + 3);
-                match self.try_orders(0, position..next) {
+                match self.try_put(&frame(position..next)) {
                     Ok(effects) => {
                         rewinds = effects.rewinds;
                         position = next;

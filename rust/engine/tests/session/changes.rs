@@ -9,17 +9,20 @@ use frazil_core::change::KeyPlan;
 use frazil_core::delete::DeletionVector;
 use frazil_core::delete::vector::Expected;
 use frazil_core::index::{KeyForm, KeyHasher};
-use frazil_core::wire::Effects;
 use frazil_core::wire::testing::{FrameBuilder, Row, Value};
+use frazil_core::wire::{Effects, SourceSchema};
 use frazil_engine::commit::manifests_of;
 use iceberg::spec::{DataContentType, DataFileFormat, ManifestStatus};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::bed::{Bed, TOPIC, Task};
 
+mod grown;
+mod once;
 mod pending;
 mod refusals;
 mod rows;
+mod tables;
 mod truncations;
 mod ways;
 
@@ -101,8 +104,41 @@ fn removed(offset: i64, id: i64) -> Row {
 pub(crate) fn put(task: &Task, rows: impl IntoIterator<Item = Row>) -> Effects {
     let begun = task.tick();
     assert_eq!(begun.rewinds, vec![], "no rewind was expected");
-    let frame = FrameBuilder::schemaless().with_headers().rows(rows);
+    let frame = FrameBuilder::schemaless()
+        .in_columns()
+        .with_headers()
+        .rows(rows);
     task.try_put(&frame).expect("the frame is taken")
+}
+
+/// Puts records whose values and keys have schemas, which it registers once.
+struct Typed<'a> {
+    task: &'a Task,
+    value: (u32, SourceSchema),
+    key: (u32, SourceSchema),
+}
+
+impl<'a> Typed<'a> {
+    fn new(task: &'a Task, value: SourceSchema, key: SourceSchema) -> Self {
+        let register = |schema: SourceSchema| {
+            let registered = task.session.register_schema(&schema.to_bytes());
+            (registered.expect("registered"), schema)
+        };
+        Typed {
+            task,
+            value: register(value),
+            key: register(key),
+        }
+    }
+
+    fn put(&self, rows: impl IntoIterator<Item = Row>) -> Effects {
+        self.task.tick();
+        let frame = FrameBuilder::with_value_schema(self.value.0, self.value.1.clone())
+            .key_schema(self.key.0, self.key.1.clone())
+            .with_headers()
+            .rows(rows);
+        self.task.try_put(&frame).expect("taken")
+    }
 }
 
 fn rejected(effects: &Effects) -> Vec<(i64, &str)> {
@@ -114,9 +150,19 @@ fn rejected(effects: &Effects) -> Vec<(i64, &str)> {
 
 /// What readers see: the notes by id. Read from data and delete files by the rules of Iceberg alone.
 pub(crate) fn seen(bed: &Bed, table: &str) -> BTreeMap<i64, String> {
+    let mut rows = BTreeMap::new();
+    for (id, note) in visible(bed, table) {
+        let twice = rows.insert(id, note);
+        assert_eq!(twice, None, "row {id} is there twice");
+    }
+    rows
+}
+
+/// The rows that readers see, those with one id too.
+fn visible(bed: &Bed, table: &str) -> Vec<(i64, String)> {
     let (data, deletes) = live(bed, table);
     let storage = bed.load(table).storage;
-    let mut rows = BTreeMap::new();
+    let mut rows = Vec::new();
     for file in data {
         let bytes = bed.wait(storage.get(&file)).expect("a data file");
         let deleted = deletes.get(&file);
@@ -127,9 +173,7 @@ pub(crate) fn seen(bed: &Bed, table: &str) -> BTreeMap<i64, String> {
             for index in 0..batch.num_rows() {
                 if !deleted.is_some_and(|deleted| deleted.contains(place)) {
                     let id = ids.as_primitive::<Int64Type>().value(index);
-                    let note = notes.as_string::<i32>().value(index).to_owned();
-                    let twice = rows.insert(id, note);
-                    assert_eq!(twice, None, "row {id} is there twice");
+                    rows.push((id, notes.as_string::<i32>().value(index).to_owned()));
                 }
                 place += 1;
             }

@@ -63,7 +63,7 @@ fn loose(first: i64, values: Vec<Vec<(&str, Value)>>) -> FrameBuilder {
     let rows = (first..)
         .zip(values)
         .map(|(offset, value)| Row::new(TOPIC, 0, offset).value(Value::object(value)));
-    FrameBuilder::schemaless().rows(rows)
+    FrameBuilder::schemaless().in_columns().rows(rows)
 }
 
 fn with_quantity(kind: SourceKind) -> SourceSchema {

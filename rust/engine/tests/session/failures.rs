@@ -8,6 +8,7 @@ use frazil_core::wire::testing::FrameBuilder;
 fn mixed(good_before: i64, bad: i64) -> FrameBuilder {
     let good = (good_before..bad).map(|offset| loose_order(0, offset));
     FrameBuilder::schemaless()
+        .in_columns()
         .rows(good)
         .row(bad_order(0, bad))
         .row(loose_order(0, bad + 1))
@@ -45,7 +46,7 @@ fn records_that_never_fit_hold_no_memory() {
     for _ in 0..200 {
         let rows = (offset..offset + 250).map(|offset| bad_order(0, offset));
         let effects = task
-            .try_put(&FrameBuilder::schemaless().rows(rows))
+            .try_put(&FrameBuilder::schemaless().in_columns().rows(rows))
             .unwrap();
         assert_eq!(effects.rejected.len(), 250);
         offset += 250;
@@ -79,7 +80,7 @@ fn without_tolerance_nothing_is_committed_from_the_bad_record_on() {
     assert_eq!(bed.ids("db.orders"), [0, 1, 2]);
     // A bad record that is the first of its frame.
     let task = bed.task();
-    let first = FrameBuilder::schemaless().row(bad_order(0, 3));
+    let first = FrameBuilder::schemaless().in_columns().row(bad_order(0, 3));
     task.tick();
     assert!(task.try_put(&first.row(loose_order(0, 4))).is_err());
     assert_eq!(task.pre_commit(0, 5), Some(3));
@@ -96,7 +97,9 @@ fn the_first_record_of_a_table_must_say_what_it_looks_like() {
     task.tick();
     let empty = frazil_core::wire::testing::Value::object([]);
     let row = frazil_core::wire::testing::Row::new("orders", 0, 0).value(empty);
-    let effects = task.try_put(&FrameBuilder::schemaless().row(row)).unwrap();
+    let effects = task
+        .try_put(&FrameBuilder::schemaless().in_columns().row(row))
+        .unwrap();
     assert_eq!(effects.rejected.len(), 1);
     assert_eq!(effects.rejected[0].code, "TABLE_SCHEMA_UNKNOWN");
     assert!(!bed.exists("db.orders"));

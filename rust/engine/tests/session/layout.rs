@@ -375,7 +375,7 @@ fn columns_follow_their_rules_before_the_schema_does() {
         ];
         Row::new(TOPIC, 0, offset).value(Value::object(value))
     };
-    task.try_put(&FrameBuilder::schemaless().row(loose(4)))
+    task.try_put(&FrameBuilder::schemaless().in_columns().row(loose(4)))
         .unwrap();
     task.until_durable(5);
     task.session.close();

@@ -7,7 +7,7 @@ use frazil_core::commit::anchor::{Anchor, anchor_key};
 use frazil_core::commit::location::StoredIn;
 use frazil_core::commit::recover::{state_of, stored_state_of};
 use frazil_core::commit::state::property_key;
-use frazil_core::wire::{LogLevel, Request};
+use frazil_core::wire::{LogLevel, Request, SourceTopic};
 use frazil_engine::admin::Repair;
 use uuid::Uuid;
 
@@ -416,8 +416,12 @@ fn a_topic_that_was_made_again_begins_anew() {
     let bed = Bed::new(TABLE);
     let with_id = |id: u128| {
         let task = bed.open().unwrap();
-        let ids = vec![("orders".into(), Uuid::from_u128(id))];
-        task.control(&Request::TopicIds(ids)).unwrap();
+        let topic = SourceTopic {
+            name: "orders".into(),
+            id: Uuid::from_u128(id),
+            partitions: 1,
+        };
+        task.control(&Request::Topics(vec![topic])).unwrap();
         task.assign(&[0]);
         task
     };

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Decimal128Type, Int64Type};
 use frazil_core::wire::testing::{FrameBuilder, Row, Value};
-use frazil_core::wire::{SourceKind, SourceSchema};
+use frazil_core::wire::{LogicalType, SourceKind, SourceSchema};
 use frazil_engine::compat::{self, Effect, TableFindings};
 use iceberg::spec::Literal;
 use sha2::{Digest, Sha256};
@@ -24,7 +24,7 @@ fn put(task: &Task, first: i64, schema: Option<&SourceSchema>, values: Vec<Value
             let id = task.session.register_schema(&schema.to_bytes()).unwrap();
             FrameBuilder::with_value_schema(id, schema.clone())
         }
-        None => FrameBuilder::schemaless(),
+        None => FrameBuilder::schemaless().in_columns(),
     };
     task.tick();
     let effects = task.try_put(&frame.rows(rows)).unwrap();
@@ -71,6 +71,69 @@ fn defaults_of_a_source_are_carried_to_the_table() {
     }
     found.sort_unstable();
     assert_eq!(found, [None, Some(1), Some(7)]);
+}
+
+// Promise: bits and unsigned numbers of 64 bits land as they are, and a boolean's column takes no number
+// Case: 54
+#[test]
+fn bits_and_large_unsigned_numbers_stay_what_they_are() {
+    let bed = Bed::new(TABLE)
+        .slow()
+        .with("errors.tolerance", "all")
+        .with("errors.deadletterqueue.topic.name", "dead");
+    let task = bed.task();
+    let of = |flag: SourceKind| {
+        let bits = SourceSchema::scalar(SourceKind::Bytes).named("io.debezium.data.Bits");
+        let unsigned = SourceSchema::logical_type(LogicalType::Decimal { scale: 0 })
+            .with_parameter("connect.decimal.precision", "20");
+        SourceSchema::structure([
+            ("id", SourceSchema::scalar(SourceKind::Int64)),
+            ("bits", bits.with_parameter("length", "12")),
+            ("unsigned", unsigned),
+            ("flag", SourceSchema::scalar(flag)),
+        ])
+    };
+    let row = |id: i64, bits: &[u8], unsigned: u64, flag: Value| {
+        Value::Struct(vec![
+            Value::Int64(id),
+            Value::Bytes(bits.to_vec()),
+            Value::Decimal(i128::from(unsigned), 0),
+            flag,
+        ])
+    };
+    let values = vec![
+        row(0, &[0x01, 0x0a], u64::MAX, Value::Bool(true)),
+        row(1, &[0x00, 0x00], 0, Value::Bool(false)),
+        row(2, &[0xff, 0x0f], 1 << 63, Value::Bool(true)),
+    ];
+    put(&task, 0, Some(&of(SourceKind::Boolean)), values);
+    let later = of(SourceKind::Int16);
+    let id = task.session.register_schema(&later.to_bytes()).unwrap();
+    let number = Row::new(TOPIC, 0, 3).value(row(3, &[0, 0], 3, Value::Int16(1)));
+    let frame = FrameBuilder::with_value_schema(id, later).rows([number]);
+    let refused = task.try_put(&frame).unwrap().rejected;
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0].offset, 3);
+    assert_eq!(refused[0].code, "VALUE_NOT_CONVERTIBLE");
+    assert!(refused[0].message.contains("column=flag"), "{refused:?}");
+    task.session.close();
+    let mut found = Vec::new();
+    for batch in bed.batches(TABLE, "main") {
+        let column = |name: &str| batch.column_by_name(name).expect("a column");
+        let ids = column("id").as_primitive::<Int64Type>();
+        let bits = column("bits").as_binary::<i32>();
+        let unsigned = column("unsigned").as_primitive::<Decimal128Type>();
+        for at in 0..batch.num_rows() {
+            found.push((ids.value(at), bits.value(at).to_vec(), unsigned.value(at)));
+        }
+    }
+    found.sort();
+    let wanted = [
+        (0, vec![0x01, 0x0a], i128::from(u64::MAX)),
+        (1, vec![0x00, 0x00], 0),
+        (2, vec![0xff, 0x0f], 1 << 63),
+    ];
+    assert_eq!(found, wanted);
 }
 
 // Promise: values without a schema that are no records land in the column of
@@ -122,7 +185,10 @@ fn nothing_masked_comes_by_keys_or_headers() {
         .key(person())
         .header("email", Value::text("ada@x.org"))
         .header("phone", Value::text("555"));
-    let frame = FrameBuilder::schemaless().with_headers().row(row);
+    let frame = FrameBuilder::schemaless()
+        .in_columns()
+        .with_headers()
+        .row(row);
     let effects = task.try_put(&frame).unwrap();
     assert_eq!(effects.rejected, vec![]);
     task.session.close();

@@ -31,7 +31,7 @@ fn creation(format_version: FormatVersion) -> CreateTable {
     }
 }
 
-fn create(bed: &Bed, table: &str, format_version: FormatVersion) -> Result<()> {
+pub(crate) fn create(bed: &Bed, table: &str, format_version: FormatVersion) -> Result<()> {
     let catalog = bed.catalog();
     let ident = ident(table);
     bed.wait(async {
@@ -41,7 +41,7 @@ fn create(bed: &Bed, table: &str, format_version: FormatVersion) -> Result<()> {
     Ok(())
 }
 
-fn drop_table(bed: &Bed, table: &str) {
+pub(crate) fn drop_table(bed: &Bed, table: &str) {
     let catalog = bed.catalog();
     bed.wait(catalog.drop_table(&ident(table))).unwrap();
 }

@@ -458,6 +458,7 @@ fn no_message_gives_or_takes_keys_of_changes() {
             len: 9,
             sha256: [0; 32],
             rows: 5,
+            topic_partitions: BTreeMap::new(),
         })
     };
     let more: Tampered = |run| {

@@ -142,3 +142,42 @@ fn an_engine_that_reads_no_deletes_is_told_before_the_first_row() {
     let bed = bed.with(OWN, "athena");
     assert_only(&problems(&bed), OWN, ValidationLevel::Error, &parts);
 }
+
+// Promise: a column of the key that may be null is warned of at `validate`
+#[test]
+fn columns_of_the_key_that_may_be_null_are_told() {
+    const IDS: &str = "iceberg.table.db.orders.id-columns";
+    let bed = with_table().with("iceberg.tables.default-mode", "upsert");
+    assert_eq!(problems(&bed.with(IDS, "id")), []);
+    let bed = with_table()
+        .with("iceberg.tables.default-mode", "upsert")
+        .with(IDS, "note");
+    let parts = ["`note`", "may be null", "`db.orders`", "CHANGE_KEY_NULL"];
+    assert_only(&problems(&bed), IDS, ValidationLevel::Warning, &parts);
+    bed.open().expect("it starts").session.close();
+}
+
+#[test]
+fn deletes_of_another_kind_than_the_table_has_are_told_on_their_key() {
+    const OWN: &str = "iceberg.table.db.orders.delete-mode";
+    const ALL: &str = "iceberg.tables.default-delete-mode";
+    let bed = Bed::new(TABLE)
+        .with("iceberg.tables.default-mode", "upsert")
+        .with("iceberg.tables.default-id-columns", "id")
+        .with(ALL, "vector");
+    let parts = ["DELETE_MODE_UNFIT", "format version 3", "delete-mode=auto"];
+    // Of a table that is to be made, and of one that is there.
+    assert_only(&problems(&bed), ALL, ValidationLevel::Error, &parts);
+    let bed = bed.with(OWN, "position");
+    assert_eq!(problems(&bed), []);
+    let task = bed.task();
+    task.put(0..3);
+    task.until_durable(3);
+    task.session.close();
+    let bed = bed.with(OWN, "vector");
+    assert_only(&problems(&bed), OWN, ValidationLevel::Error, &parts);
+    let Err(refused) = bed.open() else {
+        panic!("the task starts");
+    };
+    assert_eq!(refused.code(), "DELETE_MODE_UNFIT");
+}

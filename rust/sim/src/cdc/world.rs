@@ -443,6 +443,7 @@ impl World {
                 len: 1,
                 sha256: [0; 32],
                 rows,
+                topic_partitions: BTreeMap::new(),
             }),
             rows,
             bytes: rows,

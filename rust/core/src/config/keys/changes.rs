@@ -1,6 +1,6 @@
 //! Keys about tables whose rows records change.
 
-use super::KeyType::{Boolean, List, String};
+use super::KeyType::{Boolean, Int, List, Long, String};
 use super::{Group, Key};
 
 /// The formats that come with Frazil, by the names of their files.
@@ -16,10 +16,8 @@ const FORMATS: &[&str] = &[
 ];
 const TRUNCATE: &[&str] = &["fail", "ignore", "truncate"];
 const ABSENT: &[&str] = &["fail", "null"];
-const DELETES: &[&str] = &["auto"];
-const NO_DELETES: &str = "deletion vectors and position deletes follow from the format version of the \
-                          table, equality deletes are never written, and `copy-on-write` is not \
-                          built yet";
+const DELETES: &[&str] = &["auto", "vector", "position"];
+const NO_DELETES: &str = "equality deletes are never written, and `copy-on-write` is not built yet";
 
 /// Keys for changes.
 pub(super) const CHANGES: Group = Group {
@@ -29,6 +27,14 @@ pub(super) const CHANGES: Group = Group {
             agree through the control topic, or set `frazil.coordination=local` where there is one \
             worker.",
     keys: &[
+        Key::own(
+            "frazil.partitions.accept",
+            Int,
+            "How many partitions each topic may have, should some be added. Later changes of a key then \
+             come through another partition than those before them, so the task stops until this key says \
+             that it is meant (`docs/cdc.md`, \"More partitions\").",
+        )
+        .within(1, 200_000),
         Key::own(
             "iceberg.tables.default-change-format",
             String,
@@ -71,11 +77,21 @@ pub(super) const CHANGES: Group = Group {
         Key::own(
             "iceberg.tables.default-delete-mode",
             String,
-            "How rows are deleted. `auto`: with deletion vectors in tables of format version 3, with \
-             position deletes of single files in those of version 2.",
+            "How rows are deleted. `vector`: with deletion vectors, which needs format version 3. \
+             `position`: with position deletes of single files, which needs version 2. `auto`: by what the \
+             table's version is. A table of the other version is refused.",
         )
         .or("auto")
         .one_of(DELETES, NO_DELETES),
+        Key::own(
+            "iceberg.tables.default-dedup-window-rows",
+            Long,
+            "Among how many of the newest rows of a table of the mode `append-once` a row with the key of a \
+             record is looked for, at least. Their keys are in memory, with 9 to 18 bytes each.",
+        )
+        .or("10000000")
+        .within(1, i64::MAX)
+        .medium(),
         Key::own(
             "iceberg.tables.default-soft-delete-column",
             String,
@@ -134,6 +150,13 @@ pub(super) const CHANGES: Group = Group {
             "As `iceberg.tables.default-delete-mode`, for this table.",
         )
         .one_of(DELETES, NO_DELETES),
+        Key::own(
+            "iceberg.table.<name>.dedup-window-rows",
+            Long,
+            "As `iceberg.tables.default-dedup-window-rows`, for this table.",
+        )
+        .within(1, i64::MAX)
+        .medium(),
         Key::own(
             "iceberg.table.<name>.soft-delete-column",
             String,

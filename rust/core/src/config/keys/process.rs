@@ -104,6 +104,11 @@ pub(super) const INTERNAL: Group = Group {
         .or("0")
         .within(0, i64::MAX),
         Key::own(
+            "frazil.internal.topic-partitions",
+            List,
+            "How many partitions source topics have, each as `topic=count`; only at `validate`.",
+        ),
+        Key::own(
             "frazil.internal.heap-max-bytes",
             Long,
             "The largest heap of the JVM.",

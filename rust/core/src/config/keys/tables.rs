@@ -3,7 +3,7 @@
 use super::KeyType::{Boolean, Int, List, Long, String};
 use super::{Group, Key};
 
-const MODES: &[&str] = &["append", "upsert", "cdc"];
+const MODES: &[&str] = &["append", "append-once", "upsert", "cdc"];
 
 /// Keys for all tables of the connector.
 pub(super) const DEFAULTS: Group = Group {
@@ -115,7 +115,8 @@ pub(super) const DEFAULTS: Group = Group {
         Key::own(
             "iceberg.tables.default-mode",
             String,
-            "What a record does to a table. `append`: it becomes a row. `upsert`: it replaces the row that \
+            "What a record does to a table. `append`: it becomes a row. `append-once`: it becomes a row, if \
+             the table has none with its key among its newest (`dedup-window-rows`). `upsert`: it replaces the row that \
              has its key, and a record without a value removes the row of its key. `cdc`: it is a \
              change in the format of `iceberg.tables.default-change-format`. The key is the table's \
              id columns.",

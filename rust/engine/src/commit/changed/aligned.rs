@@ -28,7 +28,7 @@ type Wanted<'a> = (&'a NestedFieldRef, &'a Field);
 ///
 /// `ROW_UNREADABLE` when a column has a type that is none from before a promotion, or a default that no value
 /// of its type is.
-pub(super) fn aligned<'a>(
+pub(crate) fn aligned<'a>(
     batch: &RecordBatch,
     wanted: impl IntoIterator<Item = Wanted<'a>>,
 ) -> Result<Vec<ArrayRef>> {

@@ -197,7 +197,8 @@ fn locate(
     held: &mut Draw,
 ) -> Result<LocatedChanges, Unbuilt> {
     let files = parts.iter().flat_map(|part| &part.files).cloned();
-    let mut located = LocatedChanges::begin(tracked.index(), files.collect());
+    let located = LocatedChanges::begin(tracked.index(), files.collect());
+    let mut located = located.keeping_first(tracked.keeps_first());
     let step = (PIECE_ROWS / parts.len().max(1)).max(PIECE_ROWS_MIN);
     let sources = parts.iter().map(|part| part.run.changes(step));
     let mut pieces = Pieces::new(sources.collect::<Result<Vec<_>>>()?);

@@ -5,17 +5,15 @@ use std::path::{Path, PathBuf};
 
 use frazil_core::commit::outcome::final_code;
 use frazil_core::commit::validate::RejectReason;
-use frazil_core::config::SinkConfig;
 use frazil_core::layout::identifier::key_plan;
 use frazil_core::memory::Use;
 use iceberg::TableUpdate;
 use iceberg::spec::{SnapshotReference, SnapshotRetention};
 
-use super::changed::{Changed, Op, committer_of, delete, key_of_it, put, truncate};
+use super::changed::{Changed, Op, committer_of, delete, put, truncate, with_pool};
 use super::changed_races::{Racing, Turn};
 use super::*;
 use crate::index::audit;
-use crate::memory::Memory;
 
 fn rows(ids: std::ops::Range<i64>, value: i64) -> Vec<Op> {
     ids.map(|id| put((id, (id % 2) as i32, value))).collect()
@@ -423,21 +421,7 @@ async fn manifests_of_deletes_stay_few() {
 #[tokio::test]
 async fn an_index_without_memory_refuses_the_commit() {
     let mut table = filled(FormatVersion::V3).await;
-    let memory = Memory::new(None);
-    let settings = [
-        ("name", "orders"),
-        ("topics", "orders"),
-        ("iceberg.catalog.type", "sql"),
-        ("iceberg.catalog.uri", "sqlite:/tmp/catalog.db"),
-        ("iceberg.catalog.warehouse", "file:///tmp/warehouse"),
-        ("iceberg.tables", "db.orders"),
-        ("frazil.memory.max.bytes", "67108864"),
-    ];
-    let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let config = SinkConfig::start(&settings.into()).unwrap().0;
-    let _account = memory.join(&config).unwrap();
-    let (catalog, ident) = (table.world.catalog.clone(), table.world.ident.clone());
-    table.committer = committer(catalog, &ident, WID).with_changes(key_of_it(), memory.clone());
+    let (memory, _account) = with_pool(&mut table);
     let room = memory.room();
     let ops = rows(100..3_000, 1);
     let segment = table.segment(1, 0, &ops).await;

@@ -1,16 +1,14 @@
 //! What commits do with the index that they find rows by: how often it is built, what is read for it, and
 //! what it is told.
 
-use frazil_core::config::SinkConfig;
 use frazil_core::memory::Use;
 use iceberg::TableUpdate;
 
-use super::changed::{Changed, Op, committer_of, delete, key_of_it, put, truncate};
+use super::changed::{Changed, Op, committer_of, delete, put, truncate, with_memory, with_pool};
 use super::changed_races::{Racing, Turn};
 use super::*;
 use crate::commit::Looks;
 use crate::commit::changed::IndexCounts;
-use crate::memory::{Account, Memory};
 
 fn rows(ids: std::ops::Range<i64>, value: i64) -> Vec<Op> {
     ids.map(|id| put((id, (id % 2) as i32, value))).collect()
@@ -166,32 +164,6 @@ async fn a_segment_that_comes_again_changes_nothing() {
         assert_eq!(counts.applied, 3, "each commit once");
         table.commit(&rows(0..40, 4)).await;
     }
-}
-
-/// Gives the table a committer with a pool of its own.
-pub(super) fn with_memory(table: &mut Changed) -> Arc<Memory> {
-    let memory = Memory::new(None);
-    let (catalog, ident) = (table.world.catalog.clone(), table.world.ident.clone());
-    table.committer = committer(catalog, &ident, WID).with_changes(key_of_it(), memory.clone());
-    memory
-}
-
-/// As [`with_memory`], of which a task has its guarantee, and as much is left.
-pub(super) fn with_pool(table: &mut Changed) -> (Arc<Memory>, Account) {
-    let memory = with_memory(table);
-    let settings = [
-        ("name", "orders"),
-        ("topics", "orders"),
-        ("iceberg.catalog.type", "sql"),
-        ("iceberg.catalog.uri", "sqlite:/tmp/catalog.db"),
-        ("iceberg.catalog.warehouse", "file:///tmp/warehouse"),
-        ("iceberg.tables", "db.orders"),
-        ("frazil.memory.max.bytes", "67108864"),
-    ];
-    let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let config = SinkConfig::start(&settings.into()).unwrap().0;
-    let account = memory.join(&config).unwrap();
-    (memory, account)
 }
 
 // Promise: A primary-key index gives memory back when the source's table is truncated, or another writer drops files.

@@ -1,18 +1,13 @@
 //! Rows that the commit finishes: attempts that are lost, owners that come and go, files that are gone.
 
-<<<<<<< ours
-use frazil_core::commit::validate::RejectReason;
-=======
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::memory::Use;
 use iceberg::TableUpdate;
 use iceberg::spec::Literal;
->>>>>>> theirs
 
-use super::changed::{Changed, delete, lacking, put};
-use super::changed_index::{with_memory, with_pool};
+use super::changed::{Changed, delete, lacking, put, with_memory, with_pool};
 use super::changed_races::{Racing, Turn};
 use super::*;
 use crate::index::read_key_columns;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use super::stores::{Record, Recorder, Rooted};
 use crate::memory::Meter;
@@ -15,10 +16,9 @@ fn uploads(record: Record) -> (Arc<Record>, Uploads) {
         store: Arc::new(Recorder(record.clone())),
         root: "memory:/",
     });
-    (
-        record,
-        Uploads::new(store, Handle::current(), Meter::detached()),
-    )
+    let turns = Arc::new(Semaphore::new(2));
+    let uploads = Uploads::new(store, Handle::current(), Meter::detached(), turns);
+    (record, uploads)
 }
 
 /// Bytes that are not the same in any two parts.
@@ -128,5 +128,34 @@ async fn a_dropped_writer_aborts_its_upload() {
     }
     assert!(record.aborted.load(Ordering::SeqCst));
     assert!(!record.completed.load(Ordering::SeqCst));
+    assert_eq!(uploads.in_flight(), 0);
+}
+
+// Promise: a task sends its storage no more than 32 requests of uploads at a time, however many files end at once
+#[tokio::test]
+async fn requests_wait_for_their_turns() {
+    let record = Arc::new(Record::default());
+    let store = Arc::new(Rooted {
+        store: Arc::new(Recorder(record.clone())),
+        root: "memory:/",
+    });
+    let turns = Arc::new(Semaphore::new(1));
+    let uploads = Uploads::new(store, Handle::current(), Meter::detached(), turns.clone());
+    let taken = turns.acquire().await.unwrap();
+    let mut small = uploads.start("memory:/small").unwrap();
+    let mut large = uploads.start("memory:/large").unwrap();
+    small.write_all(&bytes(10)).unwrap();
+    large.write_all(&bytes(2 * PART_BYTES)).unwrap();
+    let ends = [small.finish().unwrap(), large.finish().unwrap()];
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let sent = record.puts.load(Ordering::SeqCst) + record.parts.lock().unwrap().len();
+    assert_eq!(sent, 0, "it is nobody's turn");
+    drop(taken);
+    for end in ends {
+        // The recorder knows one file at a time: what it says of their lengths is beside the point.
+        drop(end.await.unwrap());
+    }
+    assert_eq!(record.puts.load(Ordering::SeqCst), 1);
+    assert_eq!(record.parts.lock().unwrap().len(), 2);
     assert_eq!(uploads.in_flight(), 0);
 }

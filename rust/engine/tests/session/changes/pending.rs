@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use arrow_array::types::Int64Type;
-use frazil_core::wire::testing::{FrameBuilder, Value};
+use frazil_core::wire::testing::Value;
 use frazil_core::wire::{SourceKind, SourceSchema};
 
 use super::*;
@@ -327,11 +327,7 @@ fn required_columns_and_columns_of_all_types_keep_their_values() {
     let key = SourceSchema::structure([("id", SourceSchema::scalar(SourceKind::Int64))]);
     let bed = bed("cdc");
     let task = bed.task();
-    let register = |schema: &SourceSchema| {
-        let registered = task.session.register_schema(&schema.to_bytes());
-        registered.expect("registered")
-    };
-    let (value_id, key_id) = (register(&envelope), register(&key));
+    let typed = Typed::new(&task, envelope, key);
     let of = |offset: i64, op: &str, size: i64, text: &str| {
         let row = Value::Struct(vec![
             Value::Int64(1),
@@ -345,17 +341,9 @@ fn required_columns_and_columns_of_all_types_keep_their_values() {
             .key(Value::Struct(vec![Value::Int64(1)]))
             .value(Value::Struct(vec![Value::Null, row, Value::text(op)]))
     };
-    let put = |rows: Vec<Row>| {
-        task.tick();
-        let frame = FrameBuilder::with_value_schema(value_id, envelope.clone())
-            .key_schema(key_id, key.clone())
-            .with_headers()
-            .rows(rows);
-        task.try_put(&frame).expect("taken")
-    };
-    put(vec![of(0, "c", 1, "kept")]);
+    typed.put(vec![of(0, "c", 1, "kept")]);
     task.until_durable(1);
-    assert_eq!(rejected(&put(vec![of(1, "u", 2, LEFT_OUT)])), []);
+    assert_eq!(rejected(&typed.put(vec![of(1, "u", 2, LEFT_OUT)])), []);
     task.until_durable(2);
     assert_eq!(wides(&bed), wide_rows(&[(1, "kept", 2)]));
     let (data, _) = live(&bed, TABLE);

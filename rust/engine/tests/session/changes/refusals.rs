@@ -60,7 +60,9 @@ fn without_tolerance_such_a_change_stops_the_task_before_it() {
     let task = bed.task();
     let keyless = at(0, 1).value(Value::object([("note", Value::text("x"))]));
     task.tick();
-    let frame = FrameBuilder::schemaless().rows([upsert(0, 1, Some("a")), keyless]);
+    let frame = FrameBuilder::schemaless()
+        .in_columns()
+        .rows([upsert(0, 1, Some("a")), keyless]);
     let error = task.try_put(&frame).expect_err("no tolerance");
     assert_eq!(
         (error.kind(), error.code()),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use frazil_core::offsets::TopicPartition;
 use frazil_core::wire::testing::{Row, Value};
 
 use super::*;
@@ -183,6 +184,52 @@ fn a_killed_task_goes_on_as_if_nothing_was() {
         };
     }
     assert_eq!(seen(&bed, TABLE), model);
+}
+
+// Promise: of two topics with the same keys and without an order, what arrives last counts
+// Case: 9
+#[test]
+fn of_two_topics_with_the_same_keys_the_last_arrival_counts() {
+    let bed = bed("upsert").with("topics", "orders,returns");
+    let task = bed.task();
+    let returns = TopicPartition::new("returns", 0);
+    task.control(&frazil_core::wire::Request::Assign(vec![returns.clone()]))
+        .expect("assigned");
+    let returned = |offset: i64, id: i64, note: &str| {
+        let record = Row::new("returns", 0, offset);
+        record
+            .key(Value::object([("id", Value::Int64(id))]))
+            .value(row(id, note))
+    };
+    let until = |orders: i64, others: i64| {
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(40);
+        let asked = vec![(p(0), orders), (returns.clone(), others)];
+        loop {
+            let request = frazil_core::wire::Request::PreCommit(asked.clone());
+            let mut durable = task.control(&request).expect("an answer").durable;
+            durable.sort();
+            if durable == asked {
+                break;
+            }
+            task.tick();
+            assert!(std::time::Instant::now() < limit, "{durable:?}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    put(
+        &task,
+        [
+            upsert(0, 1, Some("ordered")),
+            returned(0, 1, "returned"),
+            returned(1, 2, "returned"),
+            upsert(1, 2, Some("ordered")),
+        ],
+    );
+    until(2, 2);
+    assert_eq!(seen(&bed, TABLE), notes(&[(1, "returned"), (2, "ordered")]));
+    put(&task, [upsert(2, 1, Some("again")), returned(2, 2, "back")]);
+    until(3, 3);
+    assert_eq!(seen(&bed, TABLE), notes(&[(1, "again"), (2, "back")]));
 }
 
 // Case: 9

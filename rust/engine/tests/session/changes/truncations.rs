@@ -80,7 +80,7 @@ fn without_tolerance_such_a_truncation_stops_the_task() {
     task.assign(&[0, 1]);
     put(&task, [created(0, 1, "a"), created_at((1, 0), 2, "b", 9)]);
     task.tick();
-    let frame = FrameBuilder::schemaless().with_headers();
+    let frame = FrameBuilder::schemaless().in_columns().with_headers();
     let error = task.try_put(&frame.rows([truncated((0, 1), 5)]));
     let error = error.expect_err("no tolerance");
     assert_eq!(error.code(), "CHANGE_TRUNCATE_UNSURE");

@@ -21,12 +21,7 @@ fn structs_with_a_schema_change_rows() {
     let key = SourceSchema::structure([("id", SourceSchema::scalar(SourceKind::Int64))]);
     let bed = bed("cdc");
     let task = bed.task();
-    let register = |schema: &SourceSchema| {
-        task.session
-            .register_schema(&schema.to_bytes())
-            .expect("registered")
-    };
-    let (value_id, key_id) = (register(&envelope), register(&key));
+    let typed = Typed::new(&task, envelope, key);
     let of = |offset: i64, op: &str, id: i64, note: Option<&str>| {
         let full = note.map(|note| Value::Struct(vec![Value::Int64(id), Value::text(note)]));
         let fields = vec![Value::Null, full.unwrap_or(Value::Null), Value::text(op)];
@@ -34,15 +29,7 @@ fn structs_with_a_schema_change_rows() {
             .key(Value::Struct(vec![Value::Int64(id)]))
             .value(Value::Struct(fields))
     };
-    let put = |rows: Vec<Row>| {
-        task.tick();
-        let frame = FrameBuilder::with_value_schema(value_id, envelope.clone())
-            .key_schema(key_id, key.clone())
-            .with_headers()
-            .rows(rows);
-        task.try_put(&frame).expect("taken")
-    };
-    put(vec![
+    typed.put(vec![
         of(0, "c", 1, Some("a")),
         of(1, "c", 2, Some("a")),
         of(2, "u", 1, Some("b")),
@@ -50,7 +37,7 @@ fn structs_with_a_schema_change_rows() {
     ]);
     task.until_durable(4);
     assert_eq!(seen(&bed, TABLE), notes(&[(1, "b")]));
-    put(vec![of(4, "d", 1, None), of(5, "c", 3, Some("c"))]);
+    typed.put(vec![of(4, "d", 1, None), of(5, "c", 3, Some("c"))]);
     task.until_durable(6);
     assert_eq!(seen(&bed, TABLE), notes(&[(3, "c")]));
 }
@@ -71,12 +58,7 @@ fn a_log_of_changes_lies_beside_the_table() {
         .with("iceberg.table.db.orders.mode", "cdc")
         .with("iceberg.table.db.orders.id-columns", "id");
     let task = bed.task();
-    let register = |schema: &SourceSchema| {
-        task.session
-            .register_schema(&schema.to_bytes())
-            .expect("registered")
-    };
-    let (value_id, key_id) = (register(&envelope), register(&key));
+    let typed = Typed::new(&task, envelope, key);
     let of = |offset: i64, op: &str, id: i64, note: Option<&str>| {
         let full = note.map(|note| Value::Struct(vec![Value::Int64(id), Value::text(note)]));
         let fields = vec![full.unwrap_or(Value::Null), Value::text(op)];
@@ -85,18 +67,13 @@ fn a_log_of_changes_lies_beside_the_table() {
             .value(Value::Struct(fields))
     };
     let tombstone = at(0, 3).key(Value::Struct(vec![Value::Int64(1)]));
-    task.tick();
-    let frame = FrameBuilder::with_value_schema(value_id, envelope.clone())
-        .key_schema(key_id, key.clone())
-        .with_headers()
-        .rows([
-            of(0, "c", 1, Some("a")),
-            of(1, "u", 1, Some("b")),
-            of(2, "d", 1, None),
-            tombstone,
-            of(4, "c", 2, Some("c")),
-        ]);
-    task.try_put(&frame).expect("taken");
+    typed.put([
+        of(0, "c", 1, Some("a")),
+        of(1, "u", 1, Some("b")),
+        of(2, "d", 1, None),
+        tombstone,
+        of(4, "c", 2, Some("c")),
+    ]);
     task.until_durable(5);
     assert_eq!(seen(&bed, TABLE), notes(&[(2, "c")]));
     let ops = bed.texts("db.log", "op");

@@ -12,7 +12,6 @@ import java.util.Set;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.Uuid;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -64,10 +63,10 @@ final class Delivery {
     }
 
     /** Tells the session which topics these names stand for now. */
-    void identify(Map<String, Uuid> topics) {
+    void identify(Map<String, SourceTopic> topics) {
         throwFailure();
         if (!topics.isEmpty()) {
-            guarded(() -> apply(session.control(Requests.topicIds(topics))));
+            guarded(() -> apply(session.control(Requests.topics(topics))));
         }
     }
 

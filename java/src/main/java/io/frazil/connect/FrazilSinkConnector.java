@@ -5,9 +5,12 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
@@ -27,6 +30,9 @@ public final class FrazilSinkConnector extends SinkConnector {
     static final String TASKS_KEY = "frazil.internal.tasks";
     /** Where the answer of {@code validate} has what is no error. */
     static final String WARNINGS_KEY = "frazil.warnings";
+
+    /** Tells the checks of {@code validate} how many partitions topics have. */
+    static final String PARTITIONS_KEY = "frazil.internal.topic-partitions";
 
     private static final Logger LOG = LoggerFactory.getLogger(FrazilSinkConnector.class);
     private static final int WARNINGS_REMEMBERED_MAX = 10_000;
@@ -94,13 +100,22 @@ public final class FrazilSinkConnector extends SinkConnector {
             Map<String, String> resolved = new HashMap<>(properties);
             resolved.put(Coordination.RESOLVED_KEY, coordination.resolved());
             List<Problem> problems = Problem.decode(NativeSink.check(resolved));
+            // A login that the core refuses is not tried.
+            List<Problem> ofTopics = problems.stream().anyMatch(Problem::isError)
+                    ? List.of()
+                    : TopicChecks.of(properties, kafka, coordination.resolved());
+            boolean sound = Stream.concat(problems.stream(), ofTopics.stream()).noneMatch(Problem::isError);
+            if (sound && changesRows(properties)) {
+                Map<String, Integer> partitions = TopicChecks.partitions(properties, kafka);
+                if (!partitions.isEmpty()) {
+                    resolved.put(PARTITIONS_KEY, counts(partitions));
+                    problems = Problem.decode(NativeSink.check(resolved));
+                }
+            }
             if (problems.stream().noneMatch(problem -> problem.key().equals(Coordination.KEY))) {
                 coordination.problem().ifPresent(problems::add);
             }
-            // A login that the core refuses is not tried.
-            if (problems.stream().noneMatch(Problem::isError)) {
-                problems.addAll(TopicChecks.of(properties, kafka, coordination.resolved()));
-            }
+            problems.addAll(ofTopics);
             for (Problem problem : problems) {
                 if (problem.isError()) {
                     // Connect's answer to a POST shows only the messages, so each names its key.
@@ -147,6 +162,22 @@ public final class FrazilSinkConnector extends SinkConnector {
                 || key.endsWith(".converter")
                 || key.startsWith("transforms")
                 || key.startsWith("predicates");
+    }
+
+    /** Tells whether records may change rows: only then the order of a key's records matters. */
+    static boolean changesRows(Map<String, String> properties) {
+        return properties.entrySet().stream().anyMatch(entry -> {
+            String value = entry.getValue() == null ? "" : entry.getValue().trim().toLowerCase(Locale.ROOT);
+            return entry.getKey().endsWith("mode") && (value.equals("upsert") || value.equals("cdc"))
+                    || entry.getKey().equals("iceberg.tables.cdc-field")
+                    || entry.getKey().equals("iceberg.tables.upsert-mode-enabled") && value.equals("true");
+        });
+    }
+
+    private static String counts(Map<String, Integer> partitions) {
+        return partitions.entrySet().stream()
+                .map(entry -> entry.getKey() + "=" + entry.getValue())
+                .collect(Collectors.joining(","));
     }
 
     private static int tasksOf(Map<String, String> properties) {

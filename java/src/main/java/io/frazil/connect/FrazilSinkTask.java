@@ -14,7 +14,7 @@ public final class FrazilSinkTask extends SinkTask {
     private static final long PUT_PART = 4;
 
     private Delivery delivery;
-    private TopicIds topicIds;
+    private SourceTopics topics;
     private TaskMetrics metrics;
     /** The control topic, for all tasks of this connector in this process; null without one. */
     private ControlChannel channel;
@@ -38,13 +38,13 @@ public final class FrazilSinkTask extends SinkTask {
             ErrantRecords errant = ErrantRecords.of(context, config, waitMillis);
             delivery = new Delivery(context, session, errant);
             metrics = new TaskMetrics(session, errant.counts());
-            topicIds = new TopicIds(config);
+            topics = new SourceTopics(config);
             channel = joined;
         } finally {
             if (channel == null && joined != null) {
                 joined.leave();
             }
-            if (topicIds == null) {
+            if (topics == null) {
                 stop(); // A start that fails leaves nothing behind.
             }
         }
@@ -52,7 +52,7 @@ public final class FrazilSinkTask extends SinkTask {
 
     @Override
     public void open(Collection<TopicPartition> partitions) {
-        delivery.identify(topicIds.of(partitions)); // Before: what the tables hold is looked up by topic.
+        delivery.identify(topics.of(partitions)); // Before: what the tables hold is looked up by topic.
         delivery.open(partitions);
     }
 
@@ -84,12 +84,12 @@ public final class FrazilSinkTask extends SinkTask {
     public void stop() {
         Delivery ended = delivery;
         ControlChannel left = channel;
-        TopicIds asked = topicIds;
+        SourceTopics asked = topics;
         TaskMetrics shown = metrics;
         metrics = null;
         delivery = null;
         channel = null;
-        topicIds = null;
+        topics = null;
         if (shown != null) {
             shown.close(); // First: it asks the session a last time. It throws nothing.
         }

@@ -5,7 +5,6 @@ import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.Uuid;
 
 /** The requests of {@code control} ({@code docs/wire-format.md}, "Requests"). */
 final class Requests {
@@ -19,7 +18,7 @@ final class Requests {
     private static final int CHANNEL = 7;
     private static final int ALTER_OFFSETS = 8;
     private static final int EPOCH = 9;
-    private static final int TOPIC_IDS = 10;
+    private static final int TOPICS = 10;
     private static final int METRICS = 11;
     private static final int BYTES_MAX = 16 << 20;
 
@@ -73,17 +72,18 @@ final class Requests {
         return sink.toByteArray();
     }
 
-    /** These are the ids of source topics. */
-    static byte[] topicIds(Map<String, Uuid> topics) {
-        ByteSink sink = start(TOPIC_IDS);
+    /** This is what source topics are now. */
+    static byte[] topics(Map<String, SourceTopic> topics) {
+        ByteSink sink = start(TOPICS);
         sink.i32(topics.size());
-        topics.forEach((topic, id) -> {
-            sink.text(topic);
+        topics.forEach((name, topic) -> {
+            sink.text(name);
             // As a UUID is written: the most significant byte first.
             sink.raw(ByteBuffer.allocate(16)
-                    .putLong(id.getMostSignificantBits())
-                    .putLong(id.getLeastSignificantBits())
+                    .putLong(topic.id().getMostSignificantBits())
+                    .putLong(topic.id().getLeastSignificantBits())
                     .flip());
+            sink.i32(topic.partitions());
         });
         return sink.toByteArray();
     }

@@ -6,13 +6,16 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.common.KafkaException;
 
@@ -22,6 +25,8 @@ import org.apache.kafka.common.KafkaException;
  */
 final class TopicChecks {
     private static final int WAIT_MS = 5_000;
+    /** Topics that are asked about: a pattern may match many. */
+    private static final int DESCRIBED_MAX = 500;
     private static final Pattern LEGAL = Pattern.compile("[A-Za-z0-9._-]{1,249}");
     private static final String TOPICS = "topics";
     private static final String REGEX = "topics.regex";
@@ -37,18 +42,50 @@ final class TopicChecks {
         return of(config, settings.values(), coordination, Admin::create);
     }
 
+    /** Tells how many partitions the topics have that the connector reads; nothing when nobody can be asked. */
+    static Map<String, Integer> partitions(Map<String, String> config, KafkaSettings settings) {
+        if (settings.values().isEmpty()) {
+            return Map.of();
+        }
+        Map<String, Integer> told = new TreeMap<>();
+        try (Admin admin = Admin.create(patient(settings.values()))) {
+            Set<String> read = read(config, admin.listTopics().names().get(WAIT_MS, TimeUnit.MILLISECONDS));
+            admin.describeTopics(read).allTopicNames().get(WAIT_MS, TimeUnit.MILLISECONDS)
+                    .forEach((topic, described) -> told.put(topic, described.partitions().size()));
+        } catch (ExecutionException | TimeoutException | KafkaException e) {
+            return Map.of(); // It was asked for its topics before: what is wrong has been said.
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        return told;
+    }
+
+    /** Returns those of the topics that the connector reads, as many as may be asked about. */
+    static Set<String> read(Map<String, String> config, Set<String> there) {
+        Set<String> listed = listed(config.get(TOPICS));
+        String regex = config.get(REGEX);
+        Predicate<String> isRead = regex == null || regex.isBlank()
+                ? listed::contains
+                : Pattern.compile(regex).asMatchPredicate();
+        return there.stream().filter(isRead).sorted().limit(DESCRIBED_MAX).collect(Collectors.toCollection(TreeSet::new));
+    }
+
+    private static Map<String, Object> patient(Map<String, String> settings) {
+        Map<String, Object> values = new HashMap<>(settings);
+        values.put("client.id", "frazil-validate");
+        values.put("request.timeout.ms", Integer.toString(WAIT_MS));
+        values.put("default.api.timeout.ms", Integer.toString(WAIT_MS));
+        return values;
+    }
+
     static List<Problem> of(
             Map<String, String> config,
             Map<String, String> settings,
             String coordination,
             Function<Map<String, Object>, Admin> clients) {
-        Map<String, Object> values = new HashMap<>(settings);
-        values.put("client.id", "frazil-validate");
-        values.put("request.timeout.ms", Integer.toString(WAIT_MS));
-        values.put("default.api.timeout.ms", Integer.toString(WAIT_MS));
         Admin admin = null;
         try {
-            admin = clients.apply(values);
+            admin = clients.apply(patient(settings));
             return compare(config, admin.listTopics().names().get(WAIT_MS, TimeUnit.MILLISECONDS));
         } catch (ExecutionException | TimeoutException | KafkaException e) {
             // A message of these may quote a setting.

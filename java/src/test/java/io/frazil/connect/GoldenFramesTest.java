@@ -211,6 +211,18 @@ public class GoldenFramesTest {
     }
 
     @Test
+    public void plainRecords() throws Exception {
+        List<SinkRecord> records = Arrays.asList(
+                record(null, map("id", 1L, "name", "größe", "mixed", 5L, "nothing", null, "paid", true)),
+                record(null, map("id", 2L, "name", null, "mixed", 5.5, "price", -0.25)),
+                record(null, null),
+                record(null, map()),
+                record(null, map("price", Double.NaN, "mixed", "five", "id", Long.MIN_VALUE)));
+        golden.put(encoder, records);
+        golden.verify("records.bin");
+    }
+
+    @Test
     public void valuesWithASchemaThatIsNotAStruct() throws Exception {
         Schema map = SchemaBuilder.map(Schema.STRING_SCHEMA, Schema.INT32_SCHEMA).build();
         List<SinkRecord> records = Arrays.asList(

@@ -39,6 +39,23 @@ public class TopicChecksTest {
     }
 
     @Test
+    public void onlyTopicsThatAreReadAreAskedAbout() {
+        assertEquals(Set.of("orders"), TopicChecks.read(Map.of("topics", "orders, oders"), THERE));
+        assertEquals(Set.of("orders", "orders-eu"), TopicChecks.read(Map.of("topics.regex", "orders.*"), THERE));
+        assertEquals(Set.of(), TopicChecks.read(Map.of(), THERE));
+    }
+
+    @Test
+    public void onlyTablesWithChangesNeedTheNumbersOfPartitions() {
+        assertTrue(FrazilSinkConnector.changesRows(Map.of("iceberg.table.db.t.mode", "CDC")));
+        assertTrue(FrazilSinkConnector.changesRows(Map.of("iceberg.tables.default-mode", "upsert")));
+        assertTrue(FrazilSinkConnector.changesRows(Map.of("iceberg.tables.upsert-mode-enabled", "true")));
+        assertTrue(FrazilSinkConnector.changesRows(Map.of("iceberg.tables.cdc-field", "op")));
+        assertFalse(FrazilSinkConnector.changesRows(Map.of("iceberg.tables.default-mode", "append-once")));
+        assertFalse(FrazilSinkConnector.changesRows(Map.of("iceberg.tables.default-truncate", "cdc")));
+    }
+
+    @Test
     public void whatCanNeverBeIsAnError() {
         Problem topic = only(TopicChecks.compare(Map.of("topics", "a b"), THERE));
         assertTrue(topic.isError());

@@ -50,6 +50,13 @@ final class ColumnWriter {
         column(schema, values, rows, 0);
     }
 
+    /** As {@link #write}, of a field, which messages name. */
+    void writeField(String name, Schema schema, Object[] values, int rows) {
+        path[0] = name;
+        column(schema, values, rows, 1);
+        path[0] = null;
+    }
+
     private void column(Schema schema, Object[] values, int rows, int depth) {
         nulls(values, rows);
         if (around.enter(schema, depth)) {

@@ -25,6 +25,7 @@ final class FrameWriter {
     private static final int MODE_NONE = 0;
     private static final int MODE_COLUMNS = 1;
     private static final int MODE_TAGGED = 2;
+    private static final int MODE_MAPS = 3;
     private static final int LENGTH_AT = 8;
     private static final int NAMES_AT = 32;
     private static final int MODES_AT = 36;
@@ -39,6 +40,7 @@ final class FrameWriter {
     private final ByteSink body = new ByteSink(BatchLimits.FRAME_BYTES_MAX);
     private final ColumnWriter columns = new ColumnWriter(body);
     private final TaggedWriter tagged = new TaggedWriter(body, names, text);
+    private final MapsWriter maps = new MapsWriter(body, columns, tagged);
     private final List<String> topics = new ArrayList<>();
     private ByteBuffer buffer = allocate(BUFFER_BYTES_MIN);
 
@@ -100,7 +102,8 @@ final class FrameWriter {
                 values[row] = block.isSkipped(from + row) ? null : block.record(from + row).value();
                 anyValue |= values[row] != null;
             }
-            head.setU8(MODES_AT, section(block.valueSchema(), values, anyValue));
+            boolean inColumns = anyValue && block.valueSchema() == null && maps.write(values, rows);
+            head.setU8(MODES_AT, inColumns ? MODE_MAPS : section(block.valueSchema(), values, anyValue));
             if (withKeys) {
                 boolean anyKey = false;
                 for (int row = 0; row < rows; row++) {

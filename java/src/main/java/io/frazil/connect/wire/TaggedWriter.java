@@ -327,21 +327,31 @@ final class TaggedWriter {
             nameAt(expectedIndexes[place]);
             return;
         }
-        Integer index = nameIndexes.get(name);
-        if (index == null) {
-            if (nameIndexes.size() >= NAMES_MAX) {
-                string(name);
-                return;
-            }
-            names.text(name);
-            index = nameIndexes.size();
-            nameIndexes.put(name, index);
+        int index = index(name);
+        if (index < 0) {
+            string(name);
+            return;
         }
         if (place < NAMES_EXPECTED) {
             expected[place] = name;
             expectedIndexes[place] = index;
         }
         nameAt(index);
+    }
+
+    /** Returns the index of a name in the frame's table of names, -1 when the table is full. */
+    int index(String name) {
+        Integer known = nameIndexes.get(name);
+        if (known != null) {
+            return known;
+        }
+        int index = nameIndexes.size();
+        if (index >= NAMES_MAX) {
+            return -1;
+        }
+        names.text(name);
+        nameIndexes.put(name, index);
+        return index;
     }
 
     private void nameAt(int index) {

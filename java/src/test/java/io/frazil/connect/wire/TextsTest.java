@@ -11,9 +11,11 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Random;
+import java.util.function.Function;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.junit.Test;
@@ -92,41 +94,96 @@ public class TextsTest {
 
     // Promise: texts of records without a schema arrive as they are, whatever characters other texts of the batch have
     @Test
+    public void textsOfRecordsAreTheirUtf8() {
+        BlockEncoder encoder = new BlockEncoder(false);
+        for (int batch = 0; batch < 400; batch++) {
+            String[] texts = texts(batch, 1 + random.nextInt(256));
+            List<String> read = new ArrayList<>();
+            frames(encoder, texts, text -> text).forEach(frame -> readColumn(frame, read));
+            assertEquals(Arrays.asList(texts), read);
+        }
+    }
+
+    @Test
     public void taggedTextsAreTheirUtf8() {
         BlockEncoder encoder = new BlockEncoder(false);
         for (int batch = 0; batch < 400; batch++) {
             String[] texts = texts(batch, 1 + random.nextInt(256));
-            List<SinkRecord> records = new ArrayList<>();
-            for (String text : texts) {
-                records.add(new SinkRecord("t", 0, null, null, null, Collections.singletonMap("n", text), records.size()));
-            }
-            List<byte[]> frames = new ArrayList<>();
-            encoder.encode(records, schema -> 1, new BlockEncoder.Target() {
-                @Override
-                public void frame(ByteBuffer frame, int length, List<SinkRecord> rows) {
-                    byte[] bytes = new byte[length];
-                    frame.duplicate().get(bytes);
-                    frames.add(bytes);
-                }
-
-                @Override
-                public void failed(SinkRecord record, RowException failure) {
-                    throw failure;
-                }
-            });
             List<String> read = new ArrayList<>();
-            frames.forEach(frame -> read(frame, read));
-            assertEquals(java.util.Arrays.asList(texts), read);
+            frames(encoder, texts, Collections::singletonList).forEach(frame -> readTags(frame, read));
+            assertEquals(Arrays.asList(texts), read);
         }
     }
 
-    /** Reads the one text of each row of a frame of maps. */
-    private static void read(byte[] bytes, List<String> into) {
+    /** Returns the frames of records with what {@code value} makes of each text. */
+    private static List<byte[]> frames(BlockEncoder encoder, String[] texts, Function<String, Object> value) {
+        List<SinkRecord> records = new ArrayList<>();
+        for (String text : texts) {
+            Object map = Collections.singletonMap("n", value.apply(text));
+            records.add(new SinkRecord("t", 0, null, null, null, map, records.size()));
+        }
+        List<byte[]> frames = new ArrayList<>();
+        encoder.encode(records, schema -> 1, new BlockEncoder.Target() {
+            @Override
+            public void frame(ByteBuffer frame, int length, List<SinkRecord> rows) {
+                byte[] bytes = new byte[length];
+                frame.duplicate().get(bytes);
+                frames.add(bytes);
+            }
+
+            @Override
+            public void failed(SinkRecord record, RowException failure) {
+                throw failure;
+            }
+        });
+        return frames;
+    }
+
+    /** Returns a frame from where its heap of texts begins. */
+    private static ByteBuffer heap(byte[] bytes, int layout) {
         ByteBuffer frame = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
-        int rows = frame.getInt(12);
-        frame.position(40 + 4 + 1 + 20 + 8 + 8 * rows);
+        assertEquals(layout, frame.get(36));
+        frame.position(40 + 4 + 1 + 20 + 8 + 8 * frame.getInt(12));
         assertEquals(1, frame.getInt());
         assertEquals('n', frame.get());
+        return frame;
+    }
+
+    /** Reads the one text of each row of a frame of records in columns. */
+    private static void readColumn(byte[] bytes, List<String> into) {
+        ByteBuffer frame = heap(bytes, 3);
+        int rows = frame.getInt(12);
+        assertEquals(0, frame.getInt());
+        assertEquals(0, frame.get());
+        assertEquals(1, frame.getInt());
+        assertEquals(0, frame.getInt());
+        int kind = frame.get();
+        assertEquals(0, frame.get());
+        if (kind == 0) {
+            into.addAll(Collections.nCopies(rows, null));
+            return;
+        }
+        assertEquals(4, kind);
+        byte[] present = new byte[(rows + 7) / 8];
+        if (frame.getInt() == 0) {
+            Arrays.fill(present, (byte) -1);
+        } else {
+            frame.get(present);
+        }
+        int offsets = frame.position();
+        int data = offsets + 4 * (rows + 1);
+        for (int row = 0; row < rows; row++) {
+            int start = frame.getInt(offsets + 4 * row);
+            String text = new String(bytes, data + start, frame.getInt(offsets + 4 * row + 4) - start,
+                    StandardCharsets.UTF_8);
+            into.add((present[row / 8] >> row % 8 & 1) == 0 ? null : text);
+        }
+    }
+
+    /** Reads the one text of each row of a frame of maps with tags. */
+    private static void readTags(byte[] bytes, List<String> into) {
+        ByteBuffer frame = heap(bytes, 2);
+        int rows = frame.getInt(12);
         byte[] heap = new byte[frame.getInt()];
         frame.get(heap);
         frame.position(frame.position() + 4 * (rows + 1));
@@ -136,6 +193,9 @@ public class TextsTest {
             assertEquals(1, frame.getInt());
             assertEquals(17, frame.get());
             assertEquals(0, frame.getInt());
+            assertEquals(15, frame.get());
+            frame.getInt();
+            assertEquals(1, frame.getInt());
             into.add(frame.get() == 0 ? null : new String(heap, frame.getInt(), frame.getInt(), StandardCharsets.UTF_8));
         }
     }

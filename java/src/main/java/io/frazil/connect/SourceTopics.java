@@ -19,11 +19,12 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The ids of source topics, by which a topic that was deleted and made again is known to be another
- * one. Connect tells only names, so the cluster is asked where its address and login are known. An id
- * that cannot be had is left out: the native side then goes by the name.
+ * one, and how many partitions they have. Connect tells only names and the partitions of this task, so
+ * the cluster is asked where its address and login are known. A topic of which nothing is told is left
+ * out: the native side then goes by the name.
  */
-final class TopicIds implements AutoCloseable {
-    private static final Logger LOG = LoggerFactory.getLogger(TopicIds.class);
+final class SourceTopics implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(SourceTopics.class);
     /** `open` runs in a rebalance, for which the other members wait. */
     private static final int WAIT_MS = 5_000;
 
@@ -32,11 +33,11 @@ final class TopicIds implements AutoCloseable {
     private Admin admin;
     private boolean warned;
 
-    TopicIds(Map<String, String> config) {
+    SourceTopics(Map<String, String> config) {
         this(config, KafkaSettings.of(config).values(), Admin::create);
     }
 
-    TopicIds(Map<String, String> config, Map<String, String> settings, Function<Map<String, Object>, Admin> clients) {
+    SourceTopics(Map<String, String> config, Map<String, String> settings, Function<Map<String, Object>, Admin> clients) {
         this.settings = new HashMap<>(settings);
         if (!settings.isEmpty()) {
             this.settings.put("client.id", settings.getOrDefault("client.id", "frazil") + "-" + config.get("name")
@@ -45,14 +46,14 @@ final class TopicIds implements AutoCloseable {
         this.clients = clients;
     }
 
-    /** Returns the ids of these partitions' topics, as far as the cluster tells them. */
-    Map<String, Uuid> of(Collection<TopicPartition> partitions) {
+    /** Returns what these partitions' topics are, as far as the cluster tells it. */
+    Map<String, SourceTopic> of(Collection<TopicPartition> partitions) {
         Set<String> topics = new TreeSet<>();
         partitions.forEach(partition -> topics.add(partition.topic()));
         if (settings.isEmpty() || topics.isEmpty()) {
             return Map.of();
         }
-        Map<String, Uuid> ids = new HashMap<>();
+        Map<String, SourceTopic> told = new HashMap<>();
         try {
             if (admin == null) {
                 Map<String, Object> values = new HashMap<>(settings);
@@ -63,7 +64,7 @@ final class TopicIds implements AutoCloseable {
             admin.describeTopics(topics).allTopicNames().get(WAIT_MS, TimeUnit.MILLISECONDS)
                     .forEach((topic, described) -> {
                         if (!Uuid.ZERO_UUID.equals(described.topicId())) { // What a cluster says that has no ids.
-                            ids.put(topic, described.topicId());
+                            told.put(topic, new SourceTopic(described.topicId(), described.partitions().size()));
                         }
                     });
         } catch (ExecutionException | TimeoutException | KafkaException e) {
@@ -71,14 +72,15 @@ final class TopicIds implements AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
-        return ids;
+        return told;
     }
 
     private void warnOnce(Throwable error) {
         if (!warned) {
             warned = true;
-            LOG.warn("The ids of the topics are not known, so one that is deleted and made again is not"
-                    + " recognised by its id ({})", error.getClass().getSimpleName());
+            LOG.warn("The ids and partitions of the topics are not known, so one that is deleted and made again"
+                    + " is not recognised by its id, nor one that gets more partitions ({})",
+                    error.getClass().getSimpleName());
         }
     }
 
