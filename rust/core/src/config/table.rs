@@ -195,6 +195,8 @@ pub struct TableConfig {
     pub changes: Option<ChangeConfig>,
     /// The engines that read the table, as far as they are named.
     pub engines: Vec<Engine>,
+    /// Milliseconds between two looks after the table's files; `None` when nobody here does.
+    pub maintenance_ms: Option<u64>,
 }
 
 impl TableConfig {
@@ -312,6 +314,12 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         "auto-create-enabled",
         "iceberg.tables.auto-create-enabled",
     );
+    let maintained = choose(reader, "maintenance-enabled", "iceberg.maintenance.enabled");
+    let maintenance = choose(
+        reader,
+        "maintenance-interval-ms",
+        "iceberg.maintenance.interval-ms",
+    );
     let layout = layout::read(reader, name);
     let case_insensitive = truth(reader, "iceberg.tables.schema-case-insensitive");
     let metadata = choose(
@@ -355,6 +363,8 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         null_values: read_null_values(reader, name),
         engines: engines::read(reader, name, changes.is_some()),
         changes,
+        maintenance_ms: truth(reader, &maintained)
+            .then(|| reader.number(&maintenance).unwrap_or_default()),
     };
     layout::check_columns(reader, &config);
     config

@@ -12,7 +12,6 @@
 //! table shows its snapshot ([`Changes::settle`]). What others committed is followed by difference; the
 //! index is built anew only when the table does not descend from what was followed ([`IndexCounts`]).
 
-mod aligned;
 mod complete;
 mod deletes;
 mod segments;

@@ -1,80 +1,20 @@
 //! Reads the key columns of a data file, and nothing else of it.
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::Fields;
-use bytes::Bytes;
 use frazil_core::{Result, SinkError};
-use futures::future::BoxFuture;
-use futures::{FutureExt, TryStreamExt};
+use futures::TryStreamExt;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection};
-use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream};
+use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ParquetRecordBatchStreamBuilder, ProjectionMask};
-use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::errors::ParquetError;
 
+use crate::rows::StoredFile;
 use crate::storage::{TableStorage, find_sink_error};
 
 /// Rows whose keys are read at a time.
 pub(super) const BATCH_ROWS: usize = 8_192;
-/// Bytes at the end of a file that are read at once.
-const FOOTER_BYTES: usize = 64 << 10;
-
-/// A Parquet file in a store.
-struct StoredFile {
-    storage: TableStorage,
-    location: String,
-    bytes: u64,
-    /// Whether it is read page by page.
-    by_pages: bool,
-}
-
-impl AsyncFileReader for StoredFile {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
-        let read = async move {
-            let bytes = self.storage.get_range(&self.location, range).await;
-            bytes.map_err(|error| ParquetError::External(Box::new(error)))
-        };
-        read.boxed()
-    }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        _: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        let read = async move {
-            let bytes = self.bytes;
-            let pages = match self.by_pages {
-                true => PageIndexPolicy::Optional,
-                false => PageIndexPolicy::Skip,
-            };
-            let reader = ParquetMetaDataReader::new()
-                .with_prefetch_hint(self.by_pages.then_some(FOOTER_BYTES))
-                .with_offset_index_policy(pages);
-            reader.load_and_finish(self, bytes).await.map(Arc::new)
-        };
-        read.boxed()
-    }
-}
-
-/// Reads what the Parquet file at `location`, which has `bytes` bytes, says of itself at its end.
-pub(crate) async fn read_footer(
-    storage: &TableStorage,
-    location: &str,
-    bytes: u64,
-) -> ParquetResult<ParquetMetaData> {
-    let mut file = StoredFile {
-        storage: storage.clone(),
-        location: location.to_owned(),
-        bytes,
-        by_pages: false,
-    };
-    let reader = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_BYTES));
-    reader.load_and_finish(&mut file, bytes).await
-}
 
 /// The key columns of a data file, batch by batch.
 pub(crate) struct KeyColumns {
@@ -97,12 +37,7 @@ impl KeyColumns {
         field_ids: &[i32],
     ) -> Result<Self> {
         let unusable = |error: ParquetError| unusable(location, error);
-        let file = StoredFile {
-            storage: storage.clone(),
-            location: location.to_owned(),
-            bytes,
-            by_pages: false,
-        };
+        let file = StoredFile::new(storage, location, bytes);
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
         let builder = builder.map_err(unusable)?;
@@ -181,12 +116,7 @@ pub(crate) async fn read_rows(
     rows: &[u32],
 ) -> Result<Vec<RecordBatch>> {
     let unusable = |error: ParquetError| unusable(location, error);
-    let file = StoredFile {
-        storage: storage.clone(),
-        location: location.to_owned(),
-        bytes,
-        by_pages: true,
-    };
+    let file = StoredFile::new(storage, location, bytes).by_pages();
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
     let builder = builder.map_err(unusable)?;
@@ -228,7 +158,8 @@ pub(crate) fn key_columns(
     field_ids.map(|id| column_of(batch, id)).collect()
 }
 
-fn column_of(batch: &RecordBatch, id: i32) -> Option<ArrayRef> {
+/// Returns the column of a batch with this field id, also of one in structs.
+pub(crate) fn column_of(batch: &RecordBatch, id: i32) -> Option<ArrayRef> {
     find(
         batch.schema_ref().fields(),
         batch.columns(),

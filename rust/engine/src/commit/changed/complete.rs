@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
-use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
+use arrow_schema::SchemaRef;
 use arrow_select::interleave::interleave;
 use frazil_core::change::pending::LACKS;
 use frazil_core::change::window::KnownOrders;
@@ -29,12 +29,12 @@ use frazil_core::schema::arrow::arrow_schema;
 use frazil_core::{Result, SinkError};
 use iceberg::spec::{DataFile, NestedFieldRef};
 
-use super::aligned::aligned;
 use super::deletes::{Known, path_of};
 use super::{ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt};
 use crate::index::{Tracked, key_columns, read_rows};
 use crate::memory::Memory;
 use crate::redact;
+use crate::rows::{aligned, numbered};
 use crate::runtime::compute;
 use crate::writer::{TableWriter, TableWriterConfig};
 
@@ -423,20 +423,6 @@ fn lacks_of(batch: &RecordBatch, path: &str) -> Result<Vec<Lacks>> {
 }
 
 /// Puts numbers from `first` behind the columns of a batch.
-fn numbered(batch: &RecordBatch, first: usize) -> Result<RecordBatch> {
-    let first = u32::try_from(first).map_err(|_| SinkError::internal("too many rows"))?;
-    let numbers: UInt32Array = (first..)
-        .take(batch.num_rows())
-        .collect::<Vec<u32>>()
-        .into();
-    let number = Arc::new(Field::new("number", DataType::UInt32, false));
-    let fields = batch.schema_ref().fields().iter().cloned().chain([number]);
-    let schema = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
-    let numbers: ArrayRef = Arc::new(numbers);
-    let columns = batch.columns().iter().cloned().chain([numbers]);
-    RecordBatch::try_new(schema, columns.collect()).map_err(|error| unfit().caused_by(error))
-}
-
 fn unfit() -> SinkError {
     SinkError::internal("the values of a row do not fit together")
 }

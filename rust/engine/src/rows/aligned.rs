@@ -15,7 +15,7 @@ use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 /// # Errors
 ///
 /// `ROW_UNREADABLE` when a column has a type that is none from before a promotion.
-pub(super) fn aligned(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<ArrayRef>> {
+pub(crate) fn aligned(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<ArrayRef>> {
     let (fields, columns) = (batch.schema_ref().fields(), batch.columns());
     let column = |field: &FieldRef| match find(fields, columns, field) {
         Some((column, from)) => array(&column, &from, field),
@@ -113,8 +113,8 @@ fn is_promotion(from: &DataType, to: &DataType) -> bool {
 fn unfit(from: &Field, to: &Field) -> SinkError {
     SinkError::fatal(
         "ROW_UNREADABLE",
-        "a row that a change takes values from has a column of a type that is not the table's: rewrite its \
-         file with another engine, or let the source send whole rows",
+        "a data file has a column of a type that is not the table's, so that its rows cannot be written again: \
+         rewrite it with another engine; where a change takes values from it, let the source send whole rows",
     )
     .with("column", to.name())
     .with("type", from.data_type())
