@@ -3,9 +3,10 @@
 //! `frazil verify` checks a table against the stream it came from: no record twice, none missing; of a
 //! table with changes that each key has one row.
 //! `frazil state` shows, repairs and resets the offsets that the tables hold. `frazil compat` tells
-//! what a new schema of a topic would do to its tables.
+//! what a new schema of a topic would do to its tables. `frazil maintain` merges the small files of tables.
 
 mod compat;
+mod maintain;
 mod offsets;
 mod settings;
 mod state;
@@ -20,6 +21,7 @@ usage: frazil verify --config FILE [--table NAME] [--expect TOPIC:PARTITION=STAR
        frazil state reset --config FILE (--all | --offsets TOPIC:PARTITION=OFFSET,...)
        frazil compat --config FILE --schema FILE [--message NAME] (--topic TOPIC | --subject SUBJECT)
                      [--table NAME]... [--json]
+       frazil maintain --config FILE [--table NAME]... [--dry-run] [--json]
 
 verify: checks the metadata columns _topic, _partition and _offset of a table that Frazil writes. Of a
 table with changes it checks that no key is there twice, and no data file has two delete files.
@@ -49,6 +51,13 @@ made optional, and which block their records. Nothing is changed.
                   the topic; else those that the topic goes to
   --json          the findings as JSON
 
+maintain: merges small data files, and writes files again of which many rows are deleted, once; the
+connector may run meanwhile. Rows and offsets stay what they are.
+
+  --table NAME    a table; else all of the configuration
+  --dry-run       tells what would be done
+  --json          the same as JSON
+
 exit status: 0 all well, 1 something is wrong with a table or blocked, 2 the command could not be carried out";
 
 fn main() -> ExitCode {
@@ -68,6 +77,7 @@ fn run() -> Result<bool, String> {
         Some(lexopt::Arg::Value(command)) if command == "verify" => verify::run(arguments),
         Some(lexopt::Arg::Value(command)) if command == "compat" => compat::run(arguments),
         Some(lexopt::Arg::Value(command)) if command == "state" => state::run(arguments),
+        Some(lexopt::Arg::Value(command)) if command == "maintain" => maintain::run(arguments),
         Some(lexopt::Arg::Long("help") | lexopt::Arg::Short('h')) => {
             println!("{USAGE}");
             Ok(true)
