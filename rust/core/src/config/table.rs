@@ -314,12 +314,6 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         "auto-create-enabled",
         "iceberg.tables.auto-create-enabled",
     );
-    let maintained = choose(reader, "maintenance-enabled", "iceberg.maintenance.enabled");
-    let maintenance = choose(
-        reader,
-        "maintenance-interval-ms",
-        "iceberg.maintenance.interval-ms",
-    );
     let layout = layout::read(reader, name);
     let case_insensitive = truth(reader, "iceberg.tables.schema-case-insensitive");
     let metadata = choose(
@@ -363,11 +357,24 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         null_values: read_null_values(reader, name),
         engines: engines::read(reader, name, changes.is_some()),
         changes,
-        maintenance_ms: truth(reader, &maintained)
-            .then(|| reader.number(&maintenance).unwrap_or_default()),
+        maintenance_ms: read_maintenance(reader, name),
     };
     layout::check_columns(reader, &config);
     config
+}
+
+/// Reads how often the files of table `name` are looked after; `None` when they are not.
+fn read_maintenance(reader: &Reader<'_>, name: &str) -> Option<u64> {
+    let choose = |word: &str| {
+        let own = format!("iceberg.table.{name}.maintenance-{word}");
+        match reader.has(&own) {
+            true => own,
+            false => format!("iceberg.maintenance.{word}"),
+        }
+    };
+    let is_enabled = reader.truth(&choose("enabled")).unwrap_or(false);
+    let interval = reader.number(&choose("interval-ms"));
+    is_enabled.then(|| interval.unwrap_or_default())
 }
 
 fn read_mapping_version(reader: &Reader<'_>) -> u32 {
