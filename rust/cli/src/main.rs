@@ -4,9 +4,10 @@
 //! table with changes that each key has one row.
 //! `frazil state` shows, repairs and resets the offsets that the tables hold. `frazil compat` tells
 //! what a new schema of a topic would do to its tables. `frazil rebuild` makes a table with changes from the
-//! log of its changes.
+//! log of its changes. `frazil maintain` merges the small files of tables.
 
 mod compat;
+mod maintain;
 mod offsets;
 mod rebuild;
 mod settings;
@@ -23,6 +24,7 @@ usage: frazil verify --config FILE [--table NAME] [--expect TOPIC:PARTITION=STAR
        frazil compat --config FILE --schema FILE [--message NAME] (--topic TOPIC | --subject SUBJECT)
                      [--table NAME]... [--json]
        frazil rebuild --config FILE --table NAME --log NAME [--from-first] [--json]
+       frazil maintain --config FILE [--table NAME]... [--dry-run] [--json]
 
 verify: checks the metadata columns _topic, _partition and _offset of a table that Frazil writes. Of a
 table with changes it checks that no key is there twice, and no data file has two delete files.
@@ -61,6 +63,13 @@ it was, and the connector goes on behind the last row of the log.
   --from-first    the first row of each partition is its beginning, though its offset is not 0
   --json          what was done as JSON
 
+maintain: merges small data files, and writes files again of which many rows are deleted, once; the
+connector may run meanwhile. Rows and offsets stay what they are.
+
+  --table NAME    a table; else all of the configuration
+  --dry-run       tells what would be done
+  --json          the same as JSON
+
 exit status: 0 all well, 1 something is wrong with a table or blocked, 2 the command could not be carried out";
 
 fn main() -> ExitCode {
@@ -81,6 +90,7 @@ fn run() -> Result<bool, String> {
         Some(lexopt::Arg::Value(command)) if command == "rebuild" => rebuild::run(arguments),
         Some(lexopt::Arg::Value(command)) if command == "compat" => compat::run(arguments),
         Some(lexopt::Arg::Value(command)) if command == "state" => state::run(arguments),
+        Some(lexopt::Arg::Value(command)) if command == "maintain" => maintain::run(arguments),
         Some(lexopt::Arg::Long("help") | lexopt::Arg::Short('h')) => {
             println!("{USAGE}");
             Ok(true)

@@ -20,6 +20,7 @@ pub mod remembered;
 pub mod state;
 mod stored;
 pub mod summary;
+pub mod upkeep;
 pub mod validate;
 pub mod view;
 

@@ -30,6 +30,7 @@ pub mod fuzz;
 pub mod index;
 pub mod layout;
 pub mod limits;
+pub mod maintain;
 pub mod memory;
 pub mod metrics;
 pub mod offsets;

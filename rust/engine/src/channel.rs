@@ -60,7 +60,9 @@ impl ControlChannel {
                 branch: table.branch.clone(),
             };
             let interval = Duration::from_millis(table.commit_interval_ms);
-            hub.table(key, interval, ChangedTable::of(table))
+            let part = hub.table(key, interval, ChangedTable::of(table));
+            hub.look_after(&part, table);
+            part
         };
         let tables = config.tables.iter().map(table).collect();
         tracing::info!(connector = %config.connector, topic = %config.control.topic, hub = %hub.id(),

@@ -10,6 +10,7 @@ mod avro;
 mod change;
 mod changed;
 mod committer;
+mod compacted;
 pub mod create;
 mod kept;
 mod list;
@@ -26,8 +27,8 @@ mod wait;
 
 pub use change::change_table;
 pub use changed::ChangedTable;
-pub(crate) use changed::aligned;
 pub use committer::{CommitSettings, TableCommitter};
+pub(crate) use compacted::{Compacted, Replacement, Sighted};
 pub(crate) use kept::Lists;
 pub use kept::Sight;
 pub use list::manifests_of;

@@ -14,6 +14,7 @@ mod positions;
 mod tests;
 mod vectors;
 
+pub(crate) use live::is_same_partition;
 pub use live::{Entries, KnownDeletes, LiveDelete, LiveFile, LiveFiles};
 pub use load::{load_positions, load_vector};
 pub use positions::write_positions;

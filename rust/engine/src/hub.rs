@@ -19,6 +19,7 @@
 mod clock;
 mod remote;
 mod table;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,7 +28,7 @@ use std::time::Duration;
 use frazil_core::SinkError;
 use frazil_core::commit::action::RollbackPolicy;
 use frazil_core::commit::location::StateLocation;
-use frazil_core::config::{CatalogConfig, Coordination, DynamicTables, SinkConfig};
+use frazil_core::config::{CatalogConfig, Coordination, DynamicTables, SinkConfig, TableConfig};
 use frazil_core::control::absent::AbsentRecords;
 use frazil_core::control::channel::ChannelSettings;
 use frazil_core::control::coordinator::CoordinatorSettings;
@@ -48,6 +49,7 @@ use crate::runtime::Runtime;
 use clock::{HubClock, milliseconds};
 use remote::Link;
 use table::{Actor, TableSettings};
+use upkeep::Keeper;
 
 pub use clock::host_name;
 pub use table::TableHub;
@@ -397,7 +399,25 @@ impl Hub {
         tracing::info!(connector = %self.config.connector, table = %config.name,
             "another worker's records named this table");
         let interval = Duration::from_millis(config.commit_interval_ms);
-        Some(self.table(key, interval, ChangedTable::of(&config)))
+        let table = self.table(key, interval, ChangedTable::of(&config));
+        self.look_after(&table, &config);
+        Some(table)
+    }
+
+    /// Lets the files of a table be looked after from now on, where its configuration says so.
+    pub(crate) fn look_after(self: &Arc<Self>, table: &Arc<TableHub>, config: &TableConfig) {
+        let Some(interval_ms) = config.maintenance_ms else {
+            return;
+        };
+        if table.begin_upkeep() {
+            let keeper = Keeper {
+                hub: Arc::downgrade(self),
+                table: Arc::clone(table),
+                config: config.clone(),
+                interval: Duration::from_millis(interval_ms),
+            };
+            self.runtime.handle().spawn(keeper.run());
+        }
     }
 
     /// Tells whether a table that records name is open already, or may be.

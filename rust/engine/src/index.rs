@@ -10,6 +10,6 @@ mod tracked;
 pub use audit::{Audit, RowPlace, audit};
 use catch::{Ahead, Reader, Reading, catch_up};
 pub use keys::read_key_columns;
-pub(crate) use keys::{WholeRows, key_columns, read_footer, whole_rows};
+pub(crate) use keys::{WholeRows, column_of, key_columns, whole_rows};
 pub(crate) use rows::{ROW_MISSING, RowFile};
 pub(crate) use tracked::Tracked;

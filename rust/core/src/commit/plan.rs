@@ -158,7 +158,13 @@ pub fn commit(metadata: &TableMetadata, base: &Base, attempt: &Attempt<'_>) -> R
     let wid = &identity.wid;
     let mut summary = summary(wid, &state, attempt.segments, &files, parent_summary);
     carry(&mut summary, &state, attempt)?;
-    let snapshot = snapshot(metadata, base, attempt, summary)?;
+    let placed = Placed {
+        snapshot_id: attempt.snapshot_id,
+        now_ms: attempt.now_ms,
+        manifest_list: &attempt.manifest_list,
+        row_range: attempt.row_range,
+    };
+    let snapshot = snapshot(metadata, base, &placed, summary)?;
     let mut updates = snapshot_updates(metadata, snapshot, attempt)?;
     if attempt.keep.in_property() {
         let stored = |key: &str| metadata.properties().contains_key(key);
@@ -175,21 +181,30 @@ pub fn commit(metadata: &TableMetadata, base: &Base, attempt: &Attempt<'_>) -> R
         }
     }
     Ok(CommitPlan {
-        requirements: vec![
-            TableRequirement::UuidMatch {
-                uuid: metadata.uuid(),
-            },
-            TableRequirement::RefSnapshotIdMatch {
-                r#ref: identity.branch.clone(),
-                snapshot_id: base.head,
-            },
-            // The snapshot says which schema the table had.
-            TableRequirement::CurrentSchemaIdMatch {
-                current_schema_id: metadata.current_schema_id(),
-            },
-        ],
+        requirements: requirements(metadata, base, &identity.branch),
         updates,
     })
+}
+
+/// Returns what must hold of the table when a snapshot that builds on `base` comes to `branch`.
+pub(super) fn requirements(
+    metadata: &TableMetadata,
+    base: &Base,
+    branch: &str,
+) -> Vec<TableRequirement> {
+    vec![
+        TableRequirement::UuidMatch {
+            uuid: metadata.uuid(),
+        },
+        TableRequirement::RefSnapshotIdMatch {
+            r#ref: branch.to_owned(),
+            snapshot_id: base.head,
+        },
+        // The snapshot says which schema the table had.
+        TableRequirement::CurrentSchemaIdMatch {
+            current_schema_id: metadata.current_schema_id(),
+        },
+    ]
 }
 
 /// Puts the state and the resets into the summary, where they go.
@@ -210,24 +225,33 @@ fn carry(summary: &mut Summary, state: &WriterState, attempt: &Attempt<'_>) -> R
     Ok(())
 }
 
-fn snapshot(
+/// What a snapshot is beside its summary.
+pub(super) struct Placed<'a> {
+    pub(super) snapshot_id: i64,
+    pub(super) now_ms: i64,
+    pub(super) manifest_list: &'a str,
+    /// Required in format version 3.
+    pub(super) row_range: Option<(u64, u64)>,
+}
+
+pub(super) fn snapshot(
     metadata: &TableMetadata,
     base: &Base,
-    attempt: &Attempt<'_>,
+    placed: &Placed<'_>,
     summary: Summary,
 ) -> Result<Snapshot> {
     // Catalogs refuse a snapshot that is a minute older than the last one, so a slow clock must not
     // stop the commits.
-    let timestamp_ms = attempt.now_ms.max(metadata.last_updated_ms());
+    let timestamp_ms = placed.now_ms.max(metadata.last_updated_ms());
     let builder = Snapshot::builder()
-        .with_snapshot_id(attempt.snapshot_id)
+        .with_snapshot_id(placed.snapshot_id)
         .with_parent_snapshot_id(base.parent_id())
         .with_sequence_number(base.sequence_number)
         .with_timestamp_ms(timestamp_ms)
-        .with_manifest_list(attempt.manifest_list.clone())
+        .with_manifest_list(placed.manifest_list.to_owned())
         .with_summary(summary)
         .with_schema_id(metadata.current_schema_id());
-    match (base.first_row_id, attempt.row_range) {
+    match (base.first_row_id, placed.row_range) {
         (None, _) => Ok(builder.build()),
         (Some(_), Some((first, count))) => Ok(builder.with_row_range(first, count).build()),
         (Some(_), None) => Err(SinkError::internal(
@@ -250,14 +274,6 @@ fn snapshot_updates(
         max_ref_age_ms: Some(i64::MAX),
     };
     let reference = SnapshotReference::new(attempt.snapshot_id, retention);
-    let refused = |error: iceberg::Error| {
-        SinkError::fatal(
-            "SNAPSHOT_REFUSED",
-            "the table's metadata takes no new snapshot on the branch; check that the branch is not a tag and that the metadata is valid",
-        )
-        .with("branch", branch)
-        .caused_by(error)
-    };
     // Only the builder of `iceberg` can see a branch's retention, so it makes the updates.
     let built = metadata
         .clone()
@@ -268,8 +284,17 @@ fn snapshot_updates(
             Keep::Property | Keep::Both => Ok(builder.remove_ref(&tag)),
         })
         .and_then(|builder| builder.build())
-        .map_err(refused)?;
+        .map_err(|error| refused(branch, error))?;
     Ok(built.changes)
+}
+
+pub(super) fn refused(branch: &str, error: iceberg::Error) -> SinkError {
+    SinkError::fatal(
+        "SNAPSHOT_REFUSED",
+        "the table's metadata takes no new snapshot on the branch; check that the branch is not a tag and that the metadata is valid",
+    )
+    .with("branch", branch)
+    .caused_by(error)
 }
 
 /// Plans to make `schema` the current schema of the table, as a change of the very schema that

@@ -24,6 +24,10 @@ pub const VALID_THROUGH: &str = "frazil.valid-through-ms";
 pub const OFFSETS: &str = "frazil.offsets";
 /// The digest of all offsets of the writer after the commit.
 pub const STATE_DIGEST: &str = "frazil.state-sha256";
+/// The job of a snapshot of maintenance, which is of no writer and brings no offsets.
+pub const MAINTENANCE: &str = "frazil.maintenance";
+/// The id of its commit, kept across all attempts.
+pub const MAINTENANCE_ID: &str = "frazil.maintenance-id";
 /// Larger offset lists stay out of the summary, which every later metadata file repeats.
 const OFFSETS_BYTES_MAX: usize = 2 << 10;
 

@@ -9,6 +9,7 @@ mod formats;
 mod framework;
 mod layout;
 mod legacy;
+mod maintenance;
 mod passed;
 mod process;
 mod registry;
@@ -122,6 +123,7 @@ pub const GROUPS: &[Group] = &[
     layout::LAYOUT,
     layout::COLUMNS,
     tables::CONTROL,
+    maintenance::MAINTENANCE,
     catalog::CATALOG,
     catalog::STORAGE,
     passed::TABLE_PROPERTIES,

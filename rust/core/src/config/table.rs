@@ -195,6 +195,8 @@ pub struct TableConfig {
     pub changes: Option<ChangeConfig>,
     /// The engines that read the table, as far as they are named.
     pub engines: Vec<Engine>,
+    /// Milliseconds between two looks after the table's files; `None` when nobody here does.
+    pub maintenance_ms: Option<u64>,
 }
 
 impl TableConfig {
@@ -355,9 +357,24 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         null_values: read_null_values(reader, name),
         engines: engines::read(reader, name, changes.is_some()),
         changes,
+        maintenance_ms: read_maintenance(reader, name),
     };
     layout::check_columns(reader, &config);
     config
+}
+
+/// Reads how often the files of table `name` are looked after; `None` when they are not.
+fn read_maintenance(reader: &Reader<'_>, name: &str) -> Option<u64> {
+    let choose = |word: &str| {
+        let own = format!("iceberg.table.{name}.maintenance-{word}");
+        match reader.has(&own) {
+            true => own,
+            false => format!("iceberg.maintenance.{word}"),
+        }
+    };
+    let is_enabled = reader.truth(&choose("enabled")).unwrap_or(false);
+    let interval = reader.number(&choose("interval-ms"));
+    is_enabled.then(|| interval.unwrap_or_default())
 }
 
 fn read_mapping_version(reader: &Reader<'_>) -> u32 {

@@ -13,6 +13,7 @@ mod control;
 mod evolution;
 mod formats;
 mod framework;
+mod maintenance;
 mod migration;
 mod passed;
 mod routing;
@@ -158,6 +159,7 @@ fn a_sound_configuration_has_no_problems_and_all_defaults() {
             null_values: NullValues::Skip,
             changes: None,
             engines: vec![],
+            maintenance_ms: None,
         }
     );
 }

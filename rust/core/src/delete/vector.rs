@@ -76,6 +76,20 @@ impl DeletionVector {
         self.rows.contains(position)
     }
 
+    /// Returns how many of the deleted rows are at `position` or before it.
+    pub fn count_to(&self, position: u64) -> u64 {
+        self.rows.rank(position)
+    }
+
+    /// Returns the rows that are deleted here and not in `older`; `None` when `older` has one that is not
+    /// deleted here.
+    pub fn without(&self, older: &DeletionVector) -> Option<DeletionVector> {
+        let is_newer = older.rows.is_subset(&self.rows);
+        is_newer.then(|| DeletionVector {
+            rows: &self.rows - &older.rows,
+        })
+    }
+
     /// Returns the number of deleted rows.
     pub fn len(&self) -> u64 {
         self.rows.len()

@@ -12,7 +12,6 @@
 //! table shows its snapshot ([`Changes::settle`]). What others committed is followed by difference; the
 //! index is built anew only when the table does not descend from what was followed ([`IndexCounts`]).
 
-mod aligned;
 mod complete;
 mod deletes;
 mod segments;
@@ -50,7 +49,6 @@ use crate::index::{ROW_MISSING, Tracked};
 use crate::memory::{Draw, Memory};
 use crate::metrics::TableMetrics;
 use crate::runtime::compute;
-pub(crate) use aligned::aligned;
 
 use complete::Completed;
 use segments::SegmentChanges;

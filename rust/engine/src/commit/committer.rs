@@ -107,7 +107,7 @@ pub struct TableCommitter {
     /// Manifests that need not be looked for.
     pub(super) seen: Seen,
     /// One commit at a time: two of one process would only race each other.
-    turn: tokio::sync::Mutex<()>,
+    pub(super) turn: tokio::sync::Mutex<()>,
     /// The table as it was seen last.
     latest: std::sync::Mutex<Option<LoadedTable>>,
     /// When this process's own commit left it like that; `None` when it was only loaded.
@@ -362,6 +362,26 @@ impl TableCommitter {
 
     pub(super) fn keep_watch(&self, watch: OwnerWatch) {
         *lock(&self.watch) = watch;
+    }
+
+    /// Returns the writer's id.
+    pub(crate) fn wid(&self) -> &str {
+        &self.identity.wid
+    }
+
+    /// Returns what ends its waiting.
+    pub(crate) fn cancel_token(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
+    /// Tells whether its waiting has ended.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Does `work` until its waiting ends; `None` then.
+    pub(crate) async fn cancel_or<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.cancel.or(work).await
     }
 
     /// Returns the branch.

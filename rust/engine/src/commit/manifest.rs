@@ -64,6 +64,18 @@ pub(super) async fn build(
     spec: &PartitionSpec,
     files: Vec<DataFile>,
 ) -> Result<Built> {
+    // A negative number stands for "inherited from the snapshot".
+    build_at(format_version, schema, spec, files, -1).await
+}
+
+/// As [`build`], of files with the data sequence number `sequence`.
+pub(super) async fn build_at(
+    format_version: FormatVersion,
+    schema: SchemaRef,
+    spec: &PartitionSpec,
+    files: Vec<DataFile>,
+    sequence: i64,
+) -> Result<Built> {
     let (counts, partitions) = measure(spec, &files)?;
     let content = files.first().map(DataFile::content_type);
     let content =
@@ -82,8 +94,7 @@ pub(super) async fn build(
         (FormatVersion::V3, true) => builder.build_v3_deletes(),
     };
     for file in files {
-        // A negative number stands for "inherited from the snapshot".
-        writer.add_file(file, -1).map_err(format_error)?;
+        writer.add_file(file, sequence).map_err(format_error)?;
     }
     let manifest = writer.write_manifest_file().await.map_err(format_error)?;
     Ok(Built {

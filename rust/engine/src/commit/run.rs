@@ -522,7 +522,7 @@ impl Lists {
     }
 }
 
-fn request(plan: CommitPlan) -> TableCommit {
+pub(super) fn request(plan: CommitPlan) -> TableCommit {
     TableCommit {
         requirements: plan.requirements,
         updates: plan.updates,

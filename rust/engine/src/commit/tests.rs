@@ -7,6 +7,7 @@ mod changed_index;
 mod changed_keys;
 mod changed_model;
 mod changed_races;
+mod compacted;
 mod create;
 mod deletes;
 mod faults;

@@ -20,7 +20,7 @@ use crate::commit::{EntryKey, Layout};
 use crate::storage::TableStorage;
 
 /// What a file takes in memory beside its path, about.
-const FILE_BYTES: usize = 320;
+const FILE_BYTES: usize = 340;
 const DELETE_BYTES: usize = 1_200;
 
 /// A live data file.
@@ -36,6 +36,10 @@ pub struct LiveFile {
     pub layout: Layout,
     /// Its data sequence number: deletes with a lower one do not apply.
     pub sequence: i64,
+    /// Its format.
+    pub format: DataFileFormat,
+    /// The id of its first row, where format version 3 gave it one.
+    pub first_row_id: Option<u64>,
     /// The manifest that lists it.
     manifest: Arc<str>,
 }
@@ -73,7 +77,7 @@ impl LiveDelete {
 
 /// Tells whether these are the same values. Those of a manifest from before a column was promoted have the
 /// type that it had then.
-fn is_same_partition(one: &Struct, other: &Struct) -> bool {
+pub(crate) fn is_same_partition(one: &Struct, other: &Struct) -> bool {
     let (one, other) = (one.fields(), other.fields());
     let is_same = |(one, other): (&Option<Literal>, &Option<Literal>)| match (one, other) {
         (Some(Literal::Primitive(one)), Some(Literal::Primitive(other))) => match (one, other) {
@@ -154,10 +158,12 @@ impl Entries {
         };
         let live = manifest.entries().iter();
         let live = live.filter(|entry| entry.status() != ManifestStatus::Deleted);
+        let mut next_row_id = listed.first_row_id;
         let files = live.map(|entry| {
             // An entry without a number is new in its manifest.
             let sequence = entry.sequence_number().unwrap_or(listed.sequence_number);
-            Entry::of(entry.data_file(), layout, sequence, &name)
+            let row_id = row_id_of(entry.data_file(), &mut next_row_id);
+            Entry::of(entry.data_file(), layout, sequence, row_id, &name)
         });
         Ok(Entries {
             files: files.collect::<Result<_>>()?,
@@ -174,7 +180,7 @@ impl Entries {
                 schema_id: 0,
                 spec_id: *spec_id,
             };
-            Entry::of(file, layout, *sequence, &manifest).unwrap()
+            Entry::of(file, layout, *sequence, None, &manifest).unwrap()
         });
         Entries {
             files: files.collect(),
@@ -183,8 +189,25 @@ impl Entries {
     }
 }
 
+/// Returns the id of the first row of a live file, which it inherits where it has none of its own: then the
+/// next ones of its manifest follow. In a manifest without row ids no file has any.
+fn row_id_of(file: &DataFile, next: &mut Option<u64>) -> Option<u64> {
+    let first = (*next)?;
+    if let Some(own) = file.first_row_id() {
+        return u64::try_from(own).ok();
+    }
+    *next = Some(first.saturating_add(file.record_count()));
+    Some(first)
+}
+
 impl Entry {
-    fn of(file: &DataFile, layout: Layout, sequence: i64, manifest: &Arc<str>) -> Result<Self> {
+    fn of(
+        file: &DataFile,
+        layout: Layout,
+        sequence: i64,
+        first_row_id: Option<u64>,
+        manifest: &Arc<str>,
+    ) -> Result<Self> {
         let manifest = Arc::clone(manifest);
         Ok(match file.content_type() {
             DataContentType::Data => Entry::Data(
@@ -195,6 +218,8 @@ impl Entry {
                     partition: file.partition().clone(),
                     layout,
                     sequence,
+                    format: file.file_format(),
+                    first_row_id,
                     manifest,
                 },
             ),
@@ -367,6 +392,17 @@ impl LiveFiles {
         let scoped = self.scoped.get(path).into_iter();
         let all = scoped.flat_map(BTreeMap::values).chain(vector);
         all.map(LiveDelete::key).collect()
+    }
+
+    /// Returns how many rows of the data file at `path` are deleted, as far as entries tell that are about it
+    /// alone.
+    pub fn deleted_rows(&self, path: &str) -> u64 {
+        if let Some(vector) = self.vectors.get(path) {
+            return vector.file.record_count();
+        }
+        let scoped = self.scoped.get(path).into_iter();
+        let scoped = scoped.flat_map(BTreeMap::values);
+        scoped.map(|delete| delete.file.record_count()).sum()
     }
 
     /// Returns the manifests that list the data files at `data` and the delete files `deletes`.

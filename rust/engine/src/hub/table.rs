@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct TableHub {
     link: Option<Arc<Link>>,
     committer: TableCommitter,
     wake: Notify,
+    /// Whether somebody looks after its files.
+    is_looked_after: AtomicBool,
 }
 
 impl fmt::Debug for TableHub {
@@ -71,7 +74,19 @@ impl TableHub {
             link: settings.link,
             committer,
             wake: Notify::new(),
+            is_looked_after: AtomicBool::new(false),
         }
+    }
+
+    /// Tells whether nobody looks after its files yet; the caller does from now on.
+    pub(super) fn begin_upkeep(&self) -> bool {
+        !self.is_looked_after.swap(true, Ordering::Relaxed)
+    }
+
+    /// Tells whether this process commits the table.
+    pub(super) fn is_owner(&self) -> bool {
+        let leads = |link: &Arc<Link>| link.with(|channel| channel.is_leader());
+        self.link.as_ref().is_none_or(leads)
     }
 
     /// Returns the table and branch.
@@ -131,8 +146,7 @@ impl TableHub {
     /// Tells whether this process commits for `session`, which is one of its own.
     fn commits(&self, session: Uuid) -> bool {
         let is_here = lock(&self.sessions).contains_key(&session);
-        let leads = |link: &Arc<Link>| link.with(|channel| channel.is_leader());
-        is_here && self.link.as_ref().is_none_or(leads)
+        is_here && self.is_owner()
     }
 
     /// Returns the number of segments of which it is remembered when they were seen.

@@ -1,146 +1,22 @@
 //! Reads the key columns of a data file, and nothing else of it.
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::Fields;
-use bytes::Bytes;
 use frazil_core::{Result, SinkError};
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
-use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream};
+use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ParquetRecordBatchStreamBuilder, ProjectionMask};
-use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::errors::ParquetError;
 
+use crate::rows::StoredFile;
 use crate::storage::{TableStorage, find_sink_error};
 
 /// Rows whose keys are read at a time.
 pub(super) const BATCH_ROWS: usize = 8_192;
 /// Rows that are read at a time of a file of which all columns are read.
 const WHOLE_ROWS: usize = 1_024;
-/// Bytes at the end of a file that are read at once.
-const FOOTER_BYTES: usize = 64 << 10;
-
-/// Ranges of a file that are read at the same time.
-const RANGES: usize = 8;
-/// Bytes between two ranges that are read together all the same, and of such a read.
-const GAP_BYTES: u64 = 16 << 10;
-const JOINED_BYTES: u64 = 8 << 20;
-
-/// A Parquet file in a store.
-#[derive(Clone)]
-pub(super) struct StoredFile {
-    storage: TableStorage,
-    location: String,
-    bytes: u64,
-    /// Whether it is read page by page.
-    by_pages: bool,
-}
-
-impl StoredFile {
-    /// Names the file at `location`, which has `bytes` bytes, to be read page by page or as a whole.
-    pub(super) fn new(storage: &TableStorage, location: &str, bytes: u64, by_pages: bool) -> Self {
-        StoredFile {
-            storage: storage.clone(),
-            location: location.to_owned(),
-            bytes,
-            by_pages,
-        }
-    }
-
-    pub(super) fn location(&self) -> &str {
-        &self.location
-    }
-}
-
-/// Joins ranges, ascending, that lie close by one another: each with how many of `ranges` it has.
-fn joined(ranges: &[Range<u64>]) -> Vec<(Range<u64>, usize)> {
-    let mut all: Vec<(Range<u64>, usize)> = Vec::new();
-    for range in ranges {
-        match all.last_mut() {
-            Some((last, count))
-                if range.start >= last.end
-                    && range.start - last.end <= GAP_BYTES
-                    && range.end - last.start <= JOINED_BYTES =>
-            {
-                last.end = range.end;
-                *count += 1;
-            }
-            _ => all.push((range.clone(), 1)),
-        }
-    }
-    all
-}
-
-impl AsyncFileReader for StoredFile {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
-        let read = async move {
-            let bytes = self.storage.get_range(&self.location, range).await;
-            bytes.map_err(|error| ParquetError::External(Box::new(error)))
-        };
-        read.boxed()
-    }
-
-    fn get_byte_ranges(
-        &mut self,
-        ranges: Vec<Range<u64>>,
-    ) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
-        let (storage, location) = (self.storage.clone(), self.location.clone());
-        let read = async move {
-            let reads = joined(&ranges).into_iter().map(|(joined, count)| {
-                let (storage, location) = (&storage, &location);
-                async move {
-                    let bytes = storage.get_range(location, joined.clone()).await;
-                    let bytes = bytes.map_err(|error| ParquetError::External(Box::new(error)));
-                    bytes.map(|bytes| (joined.start, count, bytes))
-                }
-            });
-            let reads: Vec<_> = reads.collect();
-            let mut reads = futures::stream::iter(reads).buffered(RANGES);
-            let (mut all, mut next) = (Vec::with_capacity(ranges.len()), ranges.iter());
-            while let Some((start, count, bytes)) = reads.try_next().await? {
-                let parts = next.by_ref().take(count);
-                let at = |offset: u64| usize::try_from(offset - start).unwrap_or(usize::MAX);
-                all.extend(parts.map(|part| bytes.slice(at(part.start)..at(part.end))));
-            }
-            Ok(all)
-        };
-        read.boxed()
-    }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        _: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        let read = async move {
-            let bytes = self.bytes;
-            let pages = match self.by_pages {
-                true => PageIndexPolicy::Optional,
-                false => PageIndexPolicy::Skip,
-            };
-            let reader = ParquetMetaDataReader::new()
-                .with_prefetch_hint(self.by_pages.then_some(FOOTER_BYTES))
-                .with_offset_index_policy(pages);
-            reader.load_and_finish(self, bytes).await.map(Arc::new)
-        };
-        read.boxed()
-    }
-}
-
-/// Reads what the Parquet file at `location`, which has `bytes` bytes, says of itself at its end.
-pub(crate) async fn read_footer(
-    storage: &TableStorage,
-    location: &str,
-    bytes: u64,
-) -> ParquetResult<ParquetMetaData> {
-    let mut file = StoredFile::new(storage, location, bytes, false);
-    let reader = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_BYTES));
-    reader.load_and_finish(&mut file, bytes).await
-}
 
 /// The key columns of a data file, batch by batch.
 pub(crate) struct KeyColumns {
@@ -232,7 +108,7 @@ async fn reader(
     location: &str,
     bytes: u64,
 ) -> Result<ParquetRecordBatchStreamBuilder<StoredFile>> {
-    let file = StoredFile::new(storage, location, bytes, false);
+    let file = StoredFile::new(storage, location, bytes);
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
     builder.map_err(|error| unusable(location, error))
@@ -282,7 +158,8 @@ pub(crate) fn key_columns(
     field_ids.map(|id| column_of(batch, id)).collect()
 }
 
-fn column_of(batch: &RecordBatch, id: i32) -> Option<ArrayRef> {
+/// Returns the column of a batch with this field id, also of one in structs.
+pub(crate) fn column_of(batch: &RecordBatch, id: i32) -> Option<ArrayRef> {
     find(
         batch.schema_ref().fields(),
         batch.columns(),
@@ -325,32 +202,4 @@ pub(super) fn unreadable(location: &str) -> SinkError {
         "a data file of a table with changes is no Parquet file that can be read, so its keys are not known; restore or rewrite it",
     )
     .with("file", crate::redact::foreign(location))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_that_lie_close_by_one_another_are_read_together() {
-        let far = JOINED_BYTES;
-        let ranges = [
-            0..100,
-            100..300,
-            1_000..2_000,
-            2_000 + GAP_BYTES + 1..3_000 + GAP_BYTES,
-            far..2 * far - 10,
-            2 * far - 10..2 * far + 10,
-            // Not in order: each for itself.
-            5..10,
-        ];
-        let expected = [
-            (0..2_000, 3),
-            (2_000 + GAP_BYTES + 1..3_000 + GAP_BYTES, 1),
-            (far..2 * far - 10, 1),
-            (2 * far - 10..2 * far + 10, 1),
-            (5..10, 1),
-        ];
-        assert_eq!(joined(&ranges), expected);
-    }
 }

@@ -10,7 +10,8 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use arrow_array::RecordBatch;
 use frazil_core::{Result, SinkError};
 
-use super::keys::{BATCH_ROWS, StoredFile, unusable};
+use super::keys::{BATCH_ROWS, unusable};
+use crate::rows::StoredFile;
 use crate::storage::TableStorage;
 
 /// A file has fewer rows than is known of it.
@@ -40,7 +41,7 @@ impl RowFile {
     ///
     /// `INDEX_FILE_UNREADABLE`, or what the store says.
     pub(crate) async fn open(storage: &TableStorage, location: &str, bytes: u64) -> Result<Self> {
-        let mut file = StoredFile::new(storage, location, bytes, true);
+        let mut file = StoredFile::new(storage, location, bytes).by_pages();
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load_async(&mut file, options).await;
         let metadata = metadata.map_err(|error| unusable(location, error))?;

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::{
     RANGES, RANGES_DIGEST, SEQUENCE, SESSION, TABLE, WID, check_length, damaged, said, unusable,
 };
-use crate::index::read_footer;
 use crate::redact;
+use crate::rows::read_footer;
 use crate::storage::{TableStorage, find_sink_error};
 
 /// What a key run says of itself.

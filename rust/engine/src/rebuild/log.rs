@@ -24,9 +24,10 @@ use frazil_core::{Result, SinkError};
 use iceberg::spec::{NestedFieldRef, Operation, SchemaRef, TableMetadata};
 
 use crate::catalog::LoadedTable;
-use crate::commit::{aligned, manifests_of};
+use crate::commit::manifests_of;
 use crate::delete::LiveFiles;
 use crate::index::{WholeRows, read_key_columns, whole_rows};
+use crate::rows::aligned;
 use crate::storage::TableStorage;
 
 /// Files of one partition whose offsets may overlap.

@@ -141,9 +141,11 @@ impl TableSlot {
             branch: config.branch.clone(),
         };
         let interval = Duration::from_millis(config.commit_interval_ms);
+        let table = hub.table(key, interval, ChangedTable::of(&config));
+        hub.look_after(&table, &config);
         TableSlot {
             index,
-            hub: hub.table(key, interval, ChangedTable::of(&config)),
+            hub: table,
             rules: ColumnRules::new(
                 &config.columns,
                 &config.metadata_columns,

@@ -217,6 +217,11 @@ impl TableWriter {
         self.rows
     }
 
+    /// Tells whether files have an order of their rows.
+    pub fn is_sorted(&self) -> bool {
+        self.order.is_some()
+    }
+
     /// Returns the bytes of memory held: gathered rows, open files, and uploads on their way.
     pub fn bytes(&self) -> usize {
         self.held + self.uploads.in_flight()

@@ -19,8 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
-use arrow_schema::{DataType, Field, Schema as ArrowSchema};
+use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow_select::interleave::interleave;
 use frazil_core::change::window::KnownOrders;
 use frazil_core::change::{AbsentPolicy, Lacks};
@@ -39,6 +38,7 @@ use super::sources::{AllLacks, Columns, Loaded, Place, RowAt, Sources};
 use super::{ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt};
 use crate::index::{Tracked, key_columns};
 use crate::memory::{Draw, Memory};
+use crate::rows::numbered;
 use crate::runtime::compute;
 use crate::writer::{TableWriter, TableWriterConfig};
 
@@ -455,7 +455,7 @@ impl Made<'_> {
         let batch = RecordBatch::try_new(Arc::clone(&self.columns.arrow), columns);
         let batch = batch.map_err(|error| unfit().caused_by(error))?;
         self.making.check_keys(&batch, rows)?;
-        numbered(&batch, rows).map(Some)
+        numbered(&batch, rows.iter().map(|row| row.number).collect()).map(Some)
     }
 }
 
@@ -586,21 +586,6 @@ impl Making<'_> {
         }
         Ok(())
     }
-}
-
-/// Puts the numbers of the rows behind the columns of their batch.
-fn numbered(batch: &RecordBatch, rows: &[Row<'_>]) -> Result<RecordBatch> {
-    let numbers: UInt32Array = rows
-        .iter()
-        .map(|row| row.number)
-        .collect::<Vec<u32>>()
-        .into();
-    let number = Arc::new(Field::new("number", DataType::UInt32, false));
-    let fields = batch.schema_ref().fields().iter().cloned().chain([number]);
-    let schema = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
-    let numbers: ArrayRef = Arc::new(numbers);
-    let columns = batch.columns().iter().cloned().chain([numbers]);
-    RecordBatch::try_new(schema, columns.collect()).map_err(|error| unfit().caused_by(error))
 }
 
 fn unfit() -> SinkError {

@@ -17,12 +17,12 @@ use frazil_core::{Result, SinkError};
 use iceberg::spec::{NestedFieldRef, SchemaRef};
 
 use super::Unbuilt;
-use super::aligned::{UNREADABLE, aligned};
 use super::complete::{Making, Row};
 use super::deletes::path_of;
 use crate::index::{ROW_MISSING, RowFile};
 use crate::memory::Draw;
 use crate::redact;
+use crate::rows::{UNREADABLE, aligned};
 
 /// What a row takes beside its values while it is made, about: its place, and what it lacks.
 const ROW_BYTES: usize = 256;

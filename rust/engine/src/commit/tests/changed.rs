@@ -17,7 +17,8 @@ use frazil_core::control::segment::FileCounts;
 use frazil_core::index::{KeyForm, KeyHasher, KeyNumber, Location};
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{
-    Snapshot, SnapshotReference, SnapshotRetention, Summary, Transform, UnboundPartitionSpec,
+    Literal, Snapshot, SnapshotReference, SnapshotRetention, Summary, Transform,
+    UnboundPartitionSpec,
 };
 use iceberg::{TableRequirement, TableUpdate};
 use serde_json::json;
@@ -352,6 +353,13 @@ impl Changed {
         segment
     }
 
+    /// Tells whether the table's state has all that was sealed of the first partition.
+    pub(super) async fn offsets_are_committed(&self) -> bool {
+        let loaded = self.world.load().await;
+        let state = state_of(&loaded.metadata, WID, "main").unwrap().unwrap();
+        state.bound(&TopicPartition::new("t", 0)) == self.offsets.get(&0).copied()
+    }
+
     /// Takes in what `ops` do, each later than those before.
     pub(super) fn expect(&mut self, ops: &[Op]) {
         for op in ops {
@@ -572,6 +580,19 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
+    /// It adds an equality delete file as well.
+    pub(super) fn add_equality_delete(&mut self) {
+        let mut file = DataFileBuilder::default();
+        file.content(DataContentType::EqualityDeletes)
+            .file_path("file:///nowhere/equality.parquet".to_owned())
+            .file_format(DataFileFormat::Parquet)
+            .partition(Struct::from_iter([Some(Literal::int(0))]))
+            .record_count(1)
+            .file_size_in_bytes(10)
+            .equality_ids(Some(vec![1]));
+        self.deletes.push(file.build().unwrap());
+    }
+
     /// What it does to the rows.
     pub(super) fn effect(&self) -> &[Op] {
         &self.model

@@ -17,7 +17,7 @@ use iceberg::spec::{Literal, NestedFieldRef, PrimitiveLiteral, Type};
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 
 /// A row has values that are none of its table.
-pub(super) const UNREADABLE: &str = "ROW_UNREADABLE";
+pub(crate) const UNREADABLE: &str = "ROW_UNREADABLE";
 
 /// A field of the table, and what it is in Arrow.
 type Wanted<'a> = (&'a NestedFieldRef, &'a Field);
@@ -182,8 +182,9 @@ fn is_promotion(from: &DataType, to: &DataType) -> bool {
 fn undefaulted(to: &Field) -> SinkError {
     SinkError::fatal(
         UNREADABLE,
-        "a row that a change takes values from is from before a column whose initial default cannot be read: \
-         rewrite its file with another engine, or let the source send whole rows",
+        "a data file is from before a column whose initial default cannot be read, so that its rows cannot be \
+         written again: rewrite it with another engine; where a change takes values from it, let the source \
+         send whole rows",
     )
     .with("column", to.name())
     .with("type", to.data_type())
@@ -192,8 +193,8 @@ fn undefaulted(to: &Field) -> SinkError {
 fn unfit(from: &Field, to: &Field) -> SinkError {
     SinkError::fatal(
         UNREADABLE,
-        "a row that a change takes values from has a column of a type that is not the table's: rewrite its \
-         file with another engine, or let the source send whole rows",
+        "a data file has a column of a type that is not the table's, so that its rows cannot be written again: \
+         rewrite it with another engine; where a change takes values from it, let the source send whole rows",
     )
     .with("column", to.name())
     .with("type", from.data_type())
