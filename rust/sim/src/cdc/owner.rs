@@ -9,6 +9,7 @@ use frazil_core::change::Order;
 use frazil_core::change::keyrun::{Effect, KeyRun, RunChange};
 use frazil_core::change::window::KnownOrders;
 use frazil_core::commit::action::Submission;
+use frazil_core::commit::state::WriterState;
 use frazil_core::commit::summary::FileChanges;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::commit::view::TableView;
@@ -25,7 +26,7 @@ use frazil_core::index::{KeyForm, KeyNumber, Location};
 use frazil_core::rules::{Rule, enforced};
 use frazil_core::{Result, SinkError};
 
-use super::model::{Change, Knowledge, SourceOf, source_of};
+use super::model::{Change, Knowledge, Model, SourceOf, source_of};
 use super::source::{Key, OrderBytes, Record, What};
 use super::table::{DataFile, DeleteFile, Files, Request, Table, View};
 use crate::names::{WID, identity};
@@ -251,15 +252,7 @@ impl Owner {
         table: &mut Table,
     ) -> std::result::Result<Request, Unbuilt> {
         let files = view.files();
-        let new: Vec<Vec<IndexedFile>> = segments
-            .iter()
-            .map(|(_, _, sealed)| {
-                let files = sealed.files.iter();
-                let files = files
-                    .map(|(path, file)| IndexedFile::new(Arc::clone(path), file.rows.len() as u64));
-                files.collect::<Result<_>>()
-            })
-            .collect::<Result<_>>()?;
+        let new = new_files(segments)?;
         let parts: Vec<SegmentChanges<'_>> = segments
             .iter()
             .zip(&new)
@@ -270,18 +263,7 @@ impl Owner {
             })
             .collect();
         let state = view.writer_state(WID, BRANCH)?;
-        let bounds = state.iter().flat_map(|state| state.bounds());
-        let bounds = bounds.map(|(partition, _)| partition);
-        let found = Truncations::begin(&parts, self.orders.known(), bounds);
-        if let Err(unsure) = found.and_then(|all| all.check(&parts)) {
-            let Unsure {
-                segment,
-                partition,
-                other,
-            } = unsure;
-            let reason = RejectReason::TruncationUnsure { partition, other };
-            return Err(Unbuilt::Unusable(segments[segment].0, reason));
-        }
+        check_truncations(&parts, segments, self.orders.known(), state.as_ref())?;
         let new = parts.iter().flat_map(|part| part.files).cloned();
         let mut located = LocatedChanges::begin(followed.index(), new.collect());
         located.add(followed.index(), self.orders.known(), &parts)?;
@@ -300,36 +282,15 @@ impl Owner {
             .flat_map(|(_, _, sealed)| &sealed.records)
             .map(|(record, partition, offset)| (record, *partition, *offset))
             .collect();
-        let keys = (0..=Key::MAX - 1).map(|key| (number(key).0, key)).collect();
-        let known = Known {
-            known: self.orders.known(),
-            keys: &keys,
-        };
-        let before = view.model();
         let epoch = state.map_or(0, |state| state.epoch);
-        let (model, unsound) = before.after(&changes, epoch, &known);
         let is_newest = view.0.last_sequence == table.now.0.last_sequence;
-        if let Some(what) = unsound.filter(|_| is_newest) {
-            return Err(Unbuilt::Violation("C4", what));
-        }
+        let model = self.expected(view, &changes, (epoch, is_newest))?;
         let mut counts = made.counts;
         counts.count_emptied(&after.1);
         check_rows(&after.0, &model)?;
         check_files(&files, &after.0)?;
         check_counts(&files, &after.0, &counts)?;
-        let forgets = changes
-            .iter()
-            .any(|(one, ..)| one.what == What::Truncate && one.order.is_none());
-        let changed = model.orders.iter();
-        let changed = changed.filter(|(place, order)| before.orders.get(*place) != Some(*order));
-        self.noted = Some(Attempted {
-            commit_id: submission.commit_id,
-            snapshot_id: submission.snapshot_id,
-            orders: changed
-                .map(|(place, order)| (*place, order.clone()))
-                .collect(),
-            forgets,
-        });
+        self.noted = Some(attempted(submission, &changes, (&view.model(), &model)));
         self.pending = Some(Pending {
             commit_id: submission.commit_id,
             snapshot_id: submission.snapshot_id,
@@ -346,6 +307,25 @@ impl Owner {
             model,
             state: identity.sign(submission.state.clone(), commit_id, snapshot_id, 0),
         })
+    }
+
+    /// C4: returns what the table has to have after these changes.
+    fn expected(
+        &self,
+        view: &View,
+        changes: &[Change<'_>],
+        (epoch, is_newest): (u64, bool),
+    ) -> std::result::Result<Model, Unbuilt> {
+        let keys = (0..=Key::MAX - 1).map(|key| (number(key).0, key)).collect();
+        let known = Known {
+            known: self.orders.known(),
+            keys: &keys,
+        };
+        let (model, unsound) = view.model().after(changes, epoch, &known);
+        match unsound.filter(|_| is_newest) {
+            Some(what) => Err(Unbuilt::Violation("C4", what)),
+            None => Ok(model),
+        }
     }
 
     /// C4 and C5.
@@ -378,6 +358,59 @@ impl Owner {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the files of each segment.
+fn new_files(segments: &[(usize, &Segment, &Sealed)]) -> Result<Vec<Vec<IndexedFile>>> {
+    let of_segment = |sealed: &Sealed| {
+        let files = sealed.files.iter();
+        let files =
+            files.map(|(path, file)| IndexedFile::new(Arc::clone(path), file.rows.len() as u64));
+        files.collect::<Result<Vec<_>>>()
+    };
+    let segments = segments.iter();
+    segments.map(|(_, _, sealed)| of_segment(sealed)).collect()
+}
+
+/// Refuses a segment with a truncation of which nobody knows what came before it.
+fn check_truncations(
+    parts: &[SegmentChanges<'_>],
+    segments: &[(usize, &Segment, &Sealed)],
+    known: &KnownOrders,
+    state: Option<&WriterState>,
+) -> std::result::Result<(), Unbuilt> {
+    let bounds = state.into_iter().flat_map(|state| state.bounds());
+    let bounds = bounds.map(|(partition, _)| partition);
+    let found = Truncations::begin(parts, known, bounds);
+    found.and_then(|all| all.check(parts)).map_err(|unsure| {
+        let Unsure {
+            segment,
+            partition,
+            other,
+        } = unsure;
+        let reason = RejectReason::TruncationUnsure { partition, other };
+        Unbuilt::Unusable(segments[segment].0, reason)
+    })
+}
+
+/// Returns what a process has to know of an attempt once the table has it, which had `before` and has `after` then.
+fn attempted(
+    submission: &Submission<View>,
+    changes: &[Change<'_>],
+    (before, after): (&Model, &Model),
+) -> Attempted {
+    let changed = after.orders.iter();
+    let changed = changed.filter(|(place, order)| before.orders.get(*place) != Some(*order));
+    Attempted {
+        commit_id: submission.commit_id,
+        snapshot_id: submission.snapshot_id,
+        orders: changed
+            .map(|(place, order)| (*place, order.clone()))
+            .collect(),
+        forgets: changes
+            .iter()
+            .any(|(one, ..)| one.what == What::Truncate && one.order.is_none()),
     }
 }
 
@@ -532,7 +565,7 @@ fn check_index(followed: &Followed, view: &View) -> std::result::Result<(), Unbu
 }
 
 /// C1.
-fn check_rows(files: &Files, model: &super::model::Model) -> std::result::Result<(), Unbuilt> {
+fn check_rows(files: &Files, model: &Model) -> std::result::Result<(), Unbuilt> {
     let mut rows: BTreeMap<Key, Vec<u32>> = BTreeMap::new();
     for (_, key, value) in files.values().flat_map(DataFile::live) {
         rows.entry(key).or_default().push(value);

@@ -377,6 +377,37 @@ impl World {
         self.hand_over((id, seq), (epoch, first_unacked), ranges, records);
     }
 
+    /// Puts the rows of records into files, each of one partition; tells in `at` where that of each record is.
+    fn in_files(
+        &mut self,
+        records: &[(Record, usize, i64)],
+        at: &mut Vec<Option<Location>>,
+    ) -> Vec<Vec<(Key, u32)>> {
+        let mut open: BTreeMap<u8, usize> = BTreeMap::new();
+        let mut files: Vec<Vec<(Key, u32)>> = Vec::new();
+        let rows_max = self.rng.between(1, 4) as usize;
+        for (record, ..) in records {
+            let What::Put(value, part) = record.what else {
+                at.push(None);
+                continue;
+            };
+            let full = open
+                .get(&part)
+                .is_none_or(|file| files[*file].len() >= rows_max);
+            if full {
+                open.insert(part, files.len());
+                files.push(Vec::new());
+            }
+            let file = open[&part];
+            at.push(Some(Location {
+                file: file as u32,
+                row: files[file].len() as u32,
+            }));
+            files[file].push((record.key, value));
+        }
+        files
+    }
+
     fn hand_over(
         &mut self,
         (session, seq): (Uuid, u64),
@@ -384,29 +415,8 @@ impl World {
         ranges: Vec<SourceRange>,
         records: Vec<(Record, usize, i64)>,
     ) {
-        let mut open: BTreeMap<u8, usize> = BTreeMap::new();
-        let mut files: Vec<(u8, Vec<(Key, u32)>)> = Vec::new();
-        let rows_max = self.rng.between(1, 4) as usize;
         let mut at = Vec::with_capacity(records.len());
-        for (record, ..) in &records {
-            let What::Put(value, part) = record.what else {
-                at.push(None);
-                continue;
-            };
-            let full = open
-                .get(&part)
-                .is_none_or(|file| files[*file].1.len() >= rows_max);
-            if full {
-                open.insert(part, files.len());
-                files.push((part, Vec::new()));
-            }
-            let file = open[&part];
-            at.push(Some(Location {
-                file: file as u32,
-                row: files[file].1.len() as u32,
-            }));
-            files[file].1.push((record.key, value));
-        }
+        let files = self.in_files(&records, &mut at);
         let places = (0u32..).zip(&ranges).map(|(place, range)| {
             let partition = self.names.partition(&range.partition);
             (partition.unwrap_or(0), place)
@@ -415,7 +425,7 @@ impl World {
             Ok(run) => run,
             Err(error) => return self.violated("C8", error.report()),
         };
-        let files = files.into_iter().map(|(_, rows)| {
+        let files = files.into_iter().map(|rows| {
             let file = DataFile {
                 rows: Rc::new(rows),
                 sequence: 0,
