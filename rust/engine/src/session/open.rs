@@ -203,5 +203,7 @@ pub(super) fn writer_settings(
 /// is in memory as a whole, and once more while it becomes parts of an upload.
 fn row_group_bytes(share: u64) -> usize {
     const PART_OF_SHARE: u64 = 4;
-    usize::try_from(share / PART_OF_SHARE).unwrap_or(usize::MAX)
+    /// A task that has no place in the memory yet has no share either.
+    const LEAST: u64 = 1 << 20;
+    usize::try_from((share / PART_OF_SHARE).max(LEAST)).unwrap_or(usize::MAX)
 }

@@ -10,7 +10,7 @@ use frazil_core::memory::Use;
 use iceberg::TableUpdate;
 use iceberg::spec::{SnapshotReference, SnapshotRetention};
 
-use super::changed::{Changed, Op, committer_of, delete, put, truncate, with_pool};
+use super::changed::{Changed, Op, committer_of, delete, put, truncate, with_memory, with_pool};
 use super::changed_races::{Racing, Turn};
 use super::*;
 use crate::index::audit;
@@ -457,9 +457,7 @@ async fn an_index_without_memory_refuses_the_commit() {
 #[tokio::test]
 async fn an_index_that_another_process_has_taken_over_is_let_go() {
     let mut table = filled(FormatVersion::V3).await;
-    let memory = Memory::new(None);
-    let (catalog, ident) = (table.world.catalog.clone(), table.world.ident.clone());
-    table.committer = committer(catalog, &ident, WID).with_changes(key_of_it(), memory.clone());
+    let memory = with_memory(&mut table);
     let segment = table.segment(1, 0, &[put((1, 0, 7))]).await;
     let (_, live) = table.live().await;
     let path = live.data.keys().last().unwrap();
