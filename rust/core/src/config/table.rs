@@ -349,10 +349,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
         force_optional: truth(reader, "iceberg.tables.schema-force-optional"),
         case_insensitive,
         auto_create_props: layout::auto_create_props(reader, name),
-        mapping_version: reader
-            .number("frazil.mapping-version")
-            .and_then(|version| u32::try_from(version).ok())
-            .unwrap_or(MAPPING_VERSION),
+        mapping_version: read_mapping_version(reader),
         write_props: layout::properties(reader, name, "write-props"),
         metadata_columns,
         null_values: read_null_values(reader, name),
@@ -361,6 +358,12 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
     };
     layout::check_columns(reader, &config);
     config
+}
+
+fn read_mapping_version(reader: &mut Reader<'_>) -> u32 {
+    let version = reader.number("frazil.mapping-version");
+    let version = version.and_then(|version| u32::try_from(version).ok());
+    version.unwrap_or(MAPPING_VERSION)
 }
 
 /// Reads how table `name` follows its records: its own keys before those for all tables.
