@@ -360,7 +360,7 @@ pub(super) fn read_table(reader: &mut Reader<'_>, name: &str, ident: TableIdent)
     config
 }
 
-fn read_mapping_version(reader: &mut Reader<'_>) -> u32 {
+fn read_mapping_version(reader: &Reader<'_>) -> u32 {
     let version = reader.number("frazil.mapping-version");
     let version = version.and_then(|version| u32::try_from(version).ok());
     version.unwrap_or(MAPPING_VERSION)
