@@ -344,6 +344,7 @@ impl Inner {
                 // What is held, and what is known of the tables' offsets, is of another topic.
                 if changed {
                     self.machine.topics_changed();
+                    self.tables.iter_mut().for_each(TableSlot::forget_absent);
                 }
             }
             Request::AlterOffsets(_)

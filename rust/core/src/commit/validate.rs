@@ -121,11 +121,9 @@ impl fmt::Display for RejectReason {
                  {other}: nobody knows which of them came before it"
             ),
             RejectReason::ValueAbsent { columns, records } => {
-                let columns = columns.join(", ");
-                write!(
-                    f,
-                    "the table has no row with the values of {columns} that the source left out of "
-                )?;
+                f.write_str("the table has no row with the values of ")?;
+                write_columns(f, columns)?;
+                f.write_str(" that the source left out of ")?;
                 write_records(f, records)
             }
             RejectReason::SpecRemoved { spec_id } => {
@@ -138,12 +136,45 @@ impl fmt::Display for RejectReason {
     }
 }
 
-/// Writes records in brackets, which [`absent_records`] reads.
+/// Bytes of the names of columns in a reason. Together with the records it fits into a message, which would
+/// cut it (`Answer::reason`), and what is cut names no record.
+const COLUMNS_BYTES_MAX: usize = 1_000;
+/// Bytes of the records in a reason: ten of the longest names of topics.
+const RECORDS_BYTES_MAX: usize = 2_900;
+
+/// Writes as many columns as there is room for.
+fn write_columns(f: &mut fmt::Formatter<'_>, columns: &[String]) -> fmt::Result {
+    let mut bytes = 0;
+    let mut shown = 0;
+    for column in columns {
+        bytes += column.len() + 2;
+        if bytes > COLUMNS_BYTES_MAX {
+            break;
+        }
+        let between = if shown == 0 { "" } else { ", " };
+        write!(f, "{between}{column}")?;
+        shown += 1;
+    }
+    match columns.len() - shown {
+        0 => Ok(()),
+        more if shown == 0 => write!(f, "{more} columns"),
+        more => write!(f, " and {more} more"),
+    }
+}
+
+/// Writes as many records as there is room for in brackets, which [`absent_records`] reads. Those that are
+/// left out are named once these are set aside.
 fn write_records(f: &mut fmt::Formatter<'_>, records: &[(TopicPartition, i64)]) -> fmt::Result {
     f.write_str("[")?;
+    let mut bytes = 0;
     for (index, (partition, offset)) in records.iter().enumerate() {
         let between = if index == 0 { "" } else { " " };
-        write!(f, "{between}{partition}@{offset}")?;
+        let text = format!("{between}{partition}@{offset}");
+        bytes += text.len();
+        if bytes > RECORDS_BYTES_MAX {
+            break;
+        }
+        f.write_str(&text)?;
     }
     f.write_str("]")
 }
@@ -237,6 +268,7 @@ fn overlap(state: Option<&WriterState>, segment: &Segment) -> Option<RejectReaso
 mod tests {
     use super::*;
     use crate::commit::test_support::{range, segment};
+    use crate::control::message::Answer;
 
     fn state(bounds: &[(i32, i64)], epoch: u64) -> WriterState {
         let mut state = WriterState::new(Uuid::from_u128(7));
@@ -273,6 +305,38 @@ mod tests {
             format!("{text} and more"),
         ] {
             assert_eq!(absent_records(&other), [], "{other}");
+        }
+    }
+
+    #[test]
+    fn a_reason_names_records_in_whatever_room_a_message_has() {
+        let topic = "t".repeat(249);
+        let record = |offset| (TopicPartition::new(topic.as_str(), i32::MAX), offset);
+        let records: Vec<_> = (0..100).map(|place| record(i64::MAX - place)).collect();
+        for columns in [vec!["c".repeat(5_000)], vec!["ä".repeat(100); 50]] {
+            let records = records.clone();
+            let reason = RejectReason::ValueAbsent { columns, records };
+            let sent = Answer::reason(&reason.to_string());
+            let named = absent_records(&sent);
+            assert!(named.len() >= 10, "{} records", named.len());
+            assert_eq!(named, records_of(&reason)[..named.len()]);
+        }
+        // Most topics have names of which a message takes many.
+        let short = |offset| (TopicPartition::new("orders", 0), offset);
+        let reason = RejectReason::ValueAbsent {
+            columns: vec!["note".into()],
+            records: (0..100).map(short).collect(),
+        };
+        assert_eq!(
+            absent_records(&Answer::reason(&reason.to_string())).len(),
+            100
+        );
+    }
+
+    fn records_of(reason: &RejectReason) -> &[(TopicPartition, i64)] {
+        match reason {
+            RejectReason::ValueAbsent { records, .. } => records,
+            _ => &[],
         }
     }
 

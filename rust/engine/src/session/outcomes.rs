@@ -135,7 +135,9 @@ impl Inner {
             }
             hub::Verdict::Rejected(reason) => {
                 // Read again, these records are errors. A reason that says nothing new counts as others do.
-                match table.note_absent(absent_records(&reason)) {
+                let index = table.index();
+                let bound = |partition: &TopicPartition| self.machine.bound(index, partition);
+                match table.note_absent(absent_records(&reason), bound) {
                     true => Verdict::SetAside(reason),
                     false => Verdict::Rejected(reason),
                 }

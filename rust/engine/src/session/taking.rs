@@ -50,16 +50,20 @@ impl TableSlot {
         let mut landed = Vec::with_capacity(wanted.len());
         for change in wanted {
             let landing = Landing::of(&evaluated.changes, &change, &open.converter, &needed);
-            let landing = landing.and_then(|landing| match self.is_absent(frame, &change) {
-                true if matches!(landing, Landing::Pending(_)) => {
-                    let columns: Vec<&str> = evaluated.changes.unavailable(&change).collect();
-                    Err(unavailable(&columns))
+            let marks_old = needed.is_soft && evaluated.changes.old_key(&change).is_some();
+            let landing = landing.and_then(|landing| {
+                let is_final = matches!(landing, Landing::None | Landing::Final) && !marks_old;
+                match self.is_absent(frame, &change) {
+                    true if !is_final => {
+                        let columns: Vec<&str> = evaluated.changes.unavailable(&change).collect();
+                        Err(unavailable(&columns))
+                    }
+                    _ => Ok(landing),
                 }
-                _ => Ok(landing),
             });
             match landing {
                 Ok(landing) => landed.push(Wanted {
-                    marks_old: needed.is_soft && evaluated.changes.old_key(&change).is_some(),
+                    marks_old,
                     change,
                     landing,
                 }),
@@ -80,19 +84,29 @@ impl TableSlot {
     }
 
     /// Takes in that the table has no rows with the values that the changes at `places` lack; tells whether
-    /// that is news.
-    pub(super) fn note_absent(&mut self, places: Vec<(TopicPartition, i64)>) -> bool {
+    /// that is news, for which there is room. `bound` returns the offset up to which the table has a
+    /// partition: what is before it does not come again.
+    pub(super) fn note_absent(
+        &mut self,
+        places: Vec<(TopicPartition, i64)>,
+        bound: impl Fn(&TopicPartition) -> Option<i64>,
+    ) -> bool {
         let Some(reading) = &mut self.reading else {
             return false;
         };
-        let before = reading.absent.len();
-        reading.absent.extend(places);
-        let is_news = reading.absent.len() > before;
-        // The oldest offsets were refused long ago.
-        while reading.absent.len() > ABSENT_KNOWN_MAX {
-            reading.absent.pop_first();
+        let absent = &mut reading.absent;
+        absent.retain(|(partition, offset)| bound(partition).is_none_or(|bound| *offset >= bound));
+        let before = absent.len();
+        let room = ABSENT_KNOWN_MAX.saturating_sub(before);
+        absent.extend(places.into_iter().take(room));
+        absent.len() > before
+    }
+
+    /// Forgets which records lack what no row has: their topics are others now.
+    pub(super) fn forget_absent(&mut self) {
+        if let Some(reading) = &mut self.reading {
+            reading.absent.clear();
         }
-        is_news
     }
 
     /// Converts the new rows and adds the changes to the open run; returns those that were taken.

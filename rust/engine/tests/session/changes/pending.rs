@@ -1,5 +1,7 @@
 //! Rows that the commit finishes: values that the source left out, and deleted rows that stay.
 
+use std::collections::BTreeSet;
+
 use arrow_array::types::Int64Type;
 use frazil_core::wire::testing::{FrameBuilder, Value};
 use frazil_core::wire::{SourceKind, SourceSchema};
@@ -394,6 +396,67 @@ fn deleted_rows_stay_where_they_are_to() {
         assert_eq!(wides(&bed), marked(&rows), "v{version}");
         task.session.close();
     }
+}
+
+/// Delivers rows with the offsets from `first` to `end`, again from wherever the session wants them, until
+/// their offset is durable; returns those that were refused.
+fn delivered(task: &Task, first: i64, end: i64, rows: &dyn Fn() -> Vec<Row>) -> BTreeSet<i64> {
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(40);
+    let mut refused = BTreeSet::new();
+    let mut from = first;
+    loop {
+        let rest = rows().into_iter().skip((from - first) as usize);
+        let effects = put(task, rest);
+        for (offset, code) in rejected(&effects) {
+            assert_eq!(code, "CHANGE_VALUE_UNAVAILABLE");
+            refused.insert(offset);
+        }
+        loop {
+            if let Some((_, offset)) = task.tick().rewinds.first() {
+                from = *offset;
+                break;
+            }
+            if task.pre_commit(0, end) == Some(end) {
+                return refused;
+            }
+            assert!(std::time::Instant::now() < limit, "refused: {refused:?}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+// Promise: with soft deletes, a delete of a row whose values nobody has is an error of its record, and so is the change that left them out
+#[test]
+fn a_delete_of_a_row_that_nobody_has_is_set_aside() {
+    let bed = tolerant(bed("cdc")).with(SOFT, "_deleted");
+    let task = bed.task();
+    put(&task, [create(0, 1, "one", 1)]);
+    task.until_durable(1);
+    let rows = || {
+        vec![
+            update(1, 7, LEFT_OUT, 2),
+            removed(2, 7),
+            update(3, 1, LEFT_OUT, 3),
+        ]
+    };
+    assert_eq!(delivered(&task, 1, 4, &rows), BTreeSet::from([1, 2]));
+    assert_eq!(wides(&bed), marked(&[(1, "one", 3, false)]));
+}
+
+// Promise: however many changes lack values that no row has, each is an error of its record
+#[test]
+fn many_changes_without_values_are_set_aside() {
+    let bed = tolerant(bed("cdc"));
+    let task = bed.task();
+    put(&task, [create(0, 1, "one", 1)]);
+    task.until_durable(1);
+    let rows = || {
+        (1..151)
+            .map(|id| update(id, 10 + id, LEFT_OUT, id))
+            .collect()
+    };
+    assert_eq!(delivered(&task, 1, 151, &rows), (1..151).collect());
+    assert_eq!(wides(&bed), wide_rows(&[(1, "one", 1)]));
 }
 
 #[test]
