@@ -116,6 +116,11 @@ impl Followed {
         is_unsure.then_some("several rows had one key, and another writer has changed the table")
     }
 
+    /// It is about to follow: whatever goes wrong from here on, until it has done so, makes it of no use.
+    pub fn set_out(&mut self) {
+        self.is_whole = false;
+    }
+
     /// Becomes true to the snapshot `head`, which has the data files `live`, but for the keys of the files that
     /// are returned, the oldest first: they are to be read, and then told by [`has_read`](Self::has_read) or
     /// [`read_failed`](Self::read_failed). `of` returns the rows of a file and its data sequence number.
@@ -129,7 +134,7 @@ impl Followed {
         live: &BTreeMap<Arc<str>, F>,
         of: impl Fn(&F) -> (u64, i64),
     ) -> Result<Vec<NewFile>> {
-        self.is_whole = false;
+        self.set_out();
         let files = self.index.files().iter();
         let gone = files.filter(|(_, file)| !live.contains_key(&file.path));
         let gone: Vec<u32> = gone.map(|(number, _)| number).collect();

@@ -73,7 +73,7 @@ fn a_rollback_is_followed_by_nothing() {
     assert_eq!(unfit, Some("the columns of the key are others"));
 }
 
-// Promise: When another writer adds a second row of a key and deletes it again, the next change of the key still replaces the first.
+// The index is built anew then, and has the first row again.
 #[test]
 fn a_second_row_that_went_uncovers_the_first() {
     let mut followed = Followed::new(keys("1"));
@@ -88,6 +88,16 @@ fn a_second_row_that_went_uncovers_the_first() {
         !may_follow(&followed, &table(&[1, 2, 3])),
         "the second may be gone"
     );
+}
+
+// What failed before its files were known may have left them half of one snapshot and half of another.
+#[test]
+fn an_index_that_set_out_and_did_not_arrive_is_of_no_use() {
+    let mut followed = Followed::new(keys("1"));
+    follow(&mut followed, 1, &live(&[("a", 1, 1)]), &[7]);
+    assert!(may_follow(&followed, &table(&[1])));
+    followed.set_out();
+    assert!(!followed.is_whole() && !may_follow(&followed, &table(&[1])));
 }
 
 // Some keys were read before the reads failed. Where the new file goes again, what they were before is not
@@ -115,7 +125,6 @@ fn keys_that_could_not_be_read_are_read_again() {
     assert_eq!(followed.index().get(key(7)).map(|at| at.row), Some(0));
 }
 
-// Promise: The index of a table with changes takes no memory for keys that are gone, also where its own commits emptied the table.
 #[test]
 fn entries_of_files_that_went_are_taken_out() {
     let mut followed = Followed::new(keys("1")).with_dead_min(8);

@@ -112,6 +112,8 @@ impl Tracked {
         files_read: &mut u64,
     ) -> Result<()> {
         let entries = self.read_unseen(storage, manifests).await?;
+        // The files may be those of neither snapshot when it fails.
+        self.followed.set_out();
         self.live.follow(manifests, entries)?;
         if self.live.equality_deletes > 0 {
             return Err(has_equality_deletes(self.live.equality_deletes));
