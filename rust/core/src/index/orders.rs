@@ -9,6 +9,7 @@
 //! | another process commits changes | forgotten: it may have emptied the table, and its orders are not known |
 //! | a commit whose answer was lost, and given up, is there after all | the same, for its orders are not known any more |
 //! | the table is rolled back behind the last commit | forgotten: the table does not have what they are of |
+//! | the snapshot of the last commit expires | kept, while it can be told from what is left that there was no rollback |
 //! | the catalog answers with a table from before the last commit | nothing: no commit can be built on that |
 //! | the table is replaced, or its key gets other columns | forgotten: they are of other keys |
 //! | the offsets are reset | kept, but for truncations that were applied: rows of before them come again |
@@ -42,6 +43,8 @@ pub struct Orders {
     seen: Option<Seen>,
     /// The snapshot of the last commit whose orders are among them.
     snapshot: Option<i64>,
+    /// A later one of which it is known to be an ancestor, and which expires later.
+    head: Option<i64>,
     /// The last commits of this process, the newest last.
     own: VecDeque<Uuid>,
 }
@@ -64,6 +67,7 @@ impl Orders {
             known: KnownOrders::new(window_ms, bytes_max),
             seen: None,
             snapshot: None,
+            head: None,
             own: VecDeque::new(),
         }
     }
@@ -73,7 +77,7 @@ impl Orders {
         &self.known
     }
 
-    /// Becomes true to `table`, whose keys are `keys`: forgets what is not of this table any more, and what
+    /// Becomes true to `table`, whose keys are `keys` and whose branch has the head `head`: forgets what is not of this table any more, and what
     /// is older than the window.
     ///
     /// # Errors
@@ -82,7 +86,7 @@ impl Orders {
     pub fn follow<V: TableView>(
         &mut self,
         table: &V,
-        (wid, branch): (&str, &str),
+        (wid, branch, head): (&str, &str, Option<i64>),
         keys: Keys,
         now_ms: i64,
     ) -> Result<()> {
@@ -105,6 +109,7 @@ impl Orders {
             }
         }
         self.seen = Some(now);
+        self.head = self.snapshot.and(head);
         self.known.expire(now_ms);
         Ok(())
     }
@@ -118,9 +123,12 @@ impl Orders {
     }
 
     fn is_rolled_back<V: TableView>(&self, table: &V, branch: &str) -> bool {
-        let is_there = |id| table.has_snapshot(id) && table.is_in_history(branch, id);
-        let is_gone = self.snapshot.is_some_and(|id| !is_there(id));
-        is_gone && enforced(Rule::OrdersOfRollback)
+        let is_there = |id: &i64| table.descends_from(branch, *id);
+        let is_gone = |id: i64| {
+            let mut all = [Some(id), self.head].into_iter().flatten();
+            !all.any(|id| is_there(&id))
+        };
+        self.snapshot.is_some_and(is_gone) && enforced(Rule::OrdersOfRollback)
     }
 
     /// Takes in that the table has the commit `commit_id`, whose snapshot is `snapshot_id`, and what `note`
@@ -138,7 +146,7 @@ impl Orders {
         if self.own.len() > OWN_MAX {
             self.own.pop_front();
         }
-        self.snapshot = Some(snapshot_id);
+        (self.snapshot, self.head) = (Some(snapshot_id), None);
         note(&mut self.known);
     }
 }

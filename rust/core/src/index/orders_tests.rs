@@ -13,6 +13,8 @@ use crate::index::table::Delta;
 pub(in crate::index) struct Table {
     /// The branch, oldest first.
     pub(in crate::index) branch: Vec<i64>,
+    /// What was there before it, oldest first.
+    pub(in crate::index) expired: Vec<i64>,
     /// Snapshots that the table has beside it.
     pub(in crate::index) others: Vec<i64>,
     pub(in crate::index) state: Option<WriterState>,
@@ -41,6 +43,15 @@ impl TableView for Table {
 
     fn has_snapshot(&self, snapshot_id: i64) -> bool {
         self.branch.contains(&snapshot_id) || self.others.contains(&snapshot_id)
+    }
+
+    fn descends_from(&self, branch: &str, snapshot_id: i64) -> bool {
+        let is_there = self.has_snapshot(snapshot_id);
+        let is_parent = self.expired.last() == Some(&snapshot_id);
+        match is_there {
+            true => self.is_in_history(branch, snapshot_id),
+            false => is_parent && !self.branch.is_empty(),
+        }
     }
 
     fn has_spec(&self, _spec_id: i32) -> bool {
@@ -76,15 +87,22 @@ impl Table {
     }
 }
 
+fn follow(orders: &mut Orders, table: &Table, (key, now_ms): (&str, i64)) {
+    let head = table.branch.last().copied();
+    let (wid, branch) = W;
+    let followed = orders.follow(table, (wid, branch, head), keys(key), now_ms);
+    followed.unwrap();
+}
+
 /// The process commits a change of the key at this place of its source, and the table has it.
 fn change(orders: &mut Orders, table: &mut Table, number: u8) {
-    orders.follow(table, W, keys("1"), 0).unwrap();
+    follow(orders, table, ("1", 0));
     table.commit(number.into());
     let snapshot_id = number.into();
     orders.commit(id(snapshot_id), snapshot_id, |known| {
         known.note(K, Order::of(&order(number)), 0);
     });
-    orders.follow(table, W, keys("1"), 0).unwrap();
+    follow(orders, table, ("1", 0));
 }
 
 fn knows(orders: &Orders, number: u8) -> bool {
@@ -103,10 +121,10 @@ fn orders_stay_while_others_add_rows() {
     let (mut orders, mut table) = begun();
     assert!(knows(&orders, 8) && !knows(&orders, 9));
     table.branch.push(100);
-    orders.follow(&table, W, keys("1"), 1_000).unwrap();
+    follow(&mut orders, &table, ("1", 1_000));
     assert!(knows(&orders, 8));
     // Also without a commit they are kept for the window and no longer.
-    orders.follow(&table, W, keys("1"), 1_001).unwrap();
+    follow(&mut orders, &table, ("1", 1_001));
     assert!(!knows(&orders, 8));
 }
 
@@ -120,23 +138,41 @@ fn orders_of_a_rolled_back_commit_are_forgotten() {
             table.others.push(9);
         }
         table.branch.push(100);
-        orders.follow(&table, W, keys("1"), 0).unwrap();
+        follow(&mut orders, &table, ("1", 0));
         assert!(!knows(&orders, 7));
     }
+}
+
+// Promise: What is known of the order of changes outlives the expiry of the snapshot that had them.
+#[test]
+fn orders_outlive_the_snapshot_that_brought_them() {
+    let (mut orders, mut table) = begun();
+    table.branch = vec![100, 101];
+    table.expired = vec![5, 9];
+    follow(&mut orders, &table, ("1", 0));
+    assert!(knows(&orders, 8), "it is the parent of the oldest");
+    table.branch = vec![102];
+    table.expired = vec![5, 9, 100, 101];
+    follow(&mut orders, &table, ("1", 0));
+    assert!(knows(&orders, 8), "what descends from it was seen");
+    table.branch = vec![104];
+    table.expired = vec![5, 9, 100, 101, 102, 103];
+    follow(&mut orders, &table, ("1", 0));
+    assert!(!knows(&orders, 8), "nobody can tell");
 }
 
 #[test]
 fn orders_are_forgotten_when_another_process_has_committed() {
     let (mut orders, mut table) = begun();
     table.commit(10);
-    orders.follow(&table, W, keys("1"), 0).unwrap();
+    follow(&mut orders, &table, ("1", 0));
     assert!(!knows(&orders, 8));
 }
 
 #[test]
 fn orders_of_other_keys_are_forgotten() {
     let (mut orders, table) = begun();
-    orders.follow(&table, W, keys("2"), 0).unwrap();
+    follow(&mut orders, &table, ("2", 0));
     assert!(!knows(&orders, 8));
 }
 
@@ -147,8 +183,8 @@ fn a_table_of_the_past_makes_nothing_forgotten() {
     let mut past = table.clone();
     past.branch.pop();
     past.state.as_mut().unwrap().commit_id = id(5);
-    orders.follow(&past, W, keys("1"), 0).unwrap();
-    orders.follow(&table, W, keys("1"), 0).unwrap();
+    follow(&mut orders, &past, ("1", 0));
+    follow(&mut orders, &table, ("1", 0));
     assert!(knows(&orders, 8));
 }
 
@@ -161,10 +197,10 @@ fn after_a_reset_a_truncation_counts_again() {
     orders.commit(id(12), 12, |known| {
         known.note_truncation(Some(Order::of(&twelve)), 0);
     });
-    orders.follow(&table, W, keys("1"), 0).unwrap();
+    follow(&mut orders, &table, ("1", 0));
     assert!(orders.known().knows_truncation(Order::of(&twelve)));
     table.state.as_mut().unwrap().epoch = 1;
-    orders.follow(&table, W, keys("1"), 0).unwrap();
+    follow(&mut orders, &table, ("1", 0));
     assert!(!orders.known().knows_truncation(Order::of(&twelve)));
     assert!(knows(&orders, 8) && knows(&orders, 11));
 }
@@ -202,7 +238,7 @@ fn the_orders_of_a_commit_count_when_the_table_has_it() {
         let state = table.state.as_mut().unwrap();
         state.commit_id = id(last);
         let settled = pending(12).settle(&table, W, &mut orders, 0).unwrap();
-        orders.follow(&table, W, keys("1"), 0).unwrap();
+        follow(&mut orders, &table, ("1", 0));
         assert_eq!(
             (settled, knows(&orders, 10)),
             (is_there, is_known),

@@ -214,8 +214,10 @@ impl Changes {
         compute(|| held.settle(metadata, attempt.wid, attempt.branch)).await?;
         // Whatever ends this half-way takes the index with it: it is built anew from the table.
         let mut tracked = self.follow(&mut held, attempt, &old).await?;
-        let (writer, keys) = ((attempt.wid, attempt.branch), tracked.keys().clone());
+        let writer = (attempt.wid, attempt.branch, attempt.base.parent_id());
+        let keys = tracked.keys().clone();
         held.orders.follow(metadata, writer, keys, now_ms())?;
+        held.count_orders();
         let made = self
             .resolve(&mut tracked, held.orders.known(), attempt, old, read)
             .await;
@@ -343,6 +345,12 @@ impl Changes {
 }
 
 impl Held {
+    /// Counts the memory that the orders take now.
+    fn count_orders(&mut self) {
+        let bytes = self.orders.known().memory_bytes();
+        self.orders_held.resize(bytes as u64);
+    }
+
     /// Applies the last attempt if the table has it, and forgets it otherwise: the index stays what it was,
     /// and what came of the attempt all the same is read from the table's files.
     fn settle(&mut self, metadata: &Arc<TableMetadata>, wid: &str, branch: &str) -> Result<()> {
@@ -355,8 +363,7 @@ impl Held {
             return Ok(());
         };
         let is_there = pending.settle(metadata, (wid, branch), &mut self.orders, now_ms())?;
-        self.orders_held
-            .resize(self.orders.known().memory_bytes() as u64);
+        self.count_orders();
         if !is_there {
             return Ok(());
         }

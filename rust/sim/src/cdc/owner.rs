@@ -53,6 +53,8 @@ pub(crate) struct Owner {
     pending: Option<Pending>,
     /// What it cannot have forgotten, with the time from which on it may.
     pub(crate) must_know: BTreeMap<(Key, SourceOf), (OrderBytes, i64)>,
+    /// The newest snapshot that it has looked at.
+    looked: Option<i64>,
     /// The rows that the attempt under way would leave.
     noted: Option<Attempted>,
 }
@@ -143,6 +145,7 @@ impl Owner {
             orders: Orders::new(WINDOW_MS, 1 << 20),
             pending: None,
             must_know: BTreeMap::new(),
+            looked: None,
             noted: None,
         }
     }
@@ -153,6 +156,16 @@ impl Owner {
         self.pending = None;
         self.noted = None;
         self.must_know.clear();
+    }
+
+    /// Tells whether it can tell, from what is left of a table of which snapshots have expired, that nobody has
+    /// rolled it back.
+    pub(crate) fn can_tell(&self, before: &View, now: &View) -> bool {
+        let noted = self.noted.as_ref().map(|noted| noted.snapshot_id);
+        let noted =
+            noted.filter(|id| before.has_snapshot(*id) && before.is_in_history(BRANCH, *id));
+        let mut all = [self.looked, noted].into_iter().flatten();
+        all.all(|id| now.descends_from(BRANCH, id))
     }
 
     /// Takes in what the table shows of the last attempt.
@@ -179,6 +192,7 @@ impl Owner {
         if !is_last || !is_there {
             return Ok(());
         }
+        self.looked = Some(id);
         if noted.forgets {
             self.must_know.clear();
         }
@@ -217,7 +231,9 @@ impl Owner {
             return Err(error.into());
         }
         check_index(&followed, view)?;
-        self.orders.follow(view, (WID, BRANCH), keys, now_ms)?;
+        self.orders
+            .follow(view, (WID, BRANCH, head), keys, now_ms)?;
+        self.looked = head;
         if view.0.last_sequence == table.now.0.last_sequence {
             self.check_orders(view, now_ms)?;
         }

@@ -126,6 +126,17 @@ impl TableView for View {
         false
     }
 
+    fn descends_from(&self, branch: &str, snapshot_id: i64) -> bool {
+        if self.has_snapshot(snapshot_id) {
+            return self.is_in_history(branch, snapshot_id);
+        }
+        let mut next = self.0.head;
+        while let Some(known) = next.and_then(|id| self.0.snapshots.get(&id)) {
+            next = known.parent;
+        }
+        next == Some(snapshot_id)
+    }
+
     fn has_snapshot(&self, snapshot_id: i64) -> bool {
         self.0.snapshots.contains_key(&snapshot_id)
     }

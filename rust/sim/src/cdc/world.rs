@@ -247,12 +247,14 @@ impl World {
         }
         if self.happens(|of| of.expire) {
             let kept = self.rng.between(1, 4) as usize;
+            let before = self.table.now.clone();
             self.table.expire(kept);
-            // The process cannot know then that it was not rolled back.
-            self.is_forgetful = true;
-            self.owners
-                .iter_mut()
-                .for_each(|owner| owner.must_know.clear());
+            for owner in &mut self.owners {
+                if !owner.can_tell(&before, &self.table.now) {
+                    owner.must_know.clear();
+                    self.is_forgetful = true;
+                }
+            }
             tell!(self, "expired but for {kept}");
         }
         if self.happens(|of| of.time) {
