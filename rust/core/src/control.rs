@@ -9,6 +9,7 @@
 //! Invariant: an offset is given to Connect only when every row below it is in a table snapshot or
 //! acknowledged by the dead letter queue. The rules have the numbers of `docs/exactly-once.md`.
 
+pub mod absent;
 pub mod channel;
 pub mod coordinator;
 pub mod message;

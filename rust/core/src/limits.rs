@@ -83,5 +83,6 @@ pub const INDEX_SHARD_BITS_MAX: u32 = 12;
 /// Bytes of native memory of which each task is sure; a task without them does not start.
 pub const TASK_MEMORY_MIN: u64 = 32 << 20;
 
-/// Records that one rejection of a segment names whose values no row has. More are found the next time.
-pub const ABSENT_RECORDS_MAX: usize = 100;
+/// Records that one rejection of a segment names whose values no row has, and that a session keeps in mind.
+/// More are found the next time.
+pub const ABSENT_RECORDS_MAX: usize = 10_000;

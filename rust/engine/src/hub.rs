@@ -28,6 +28,7 @@ use frazil_core::SinkError;
 use frazil_core::commit::action::RollbackPolicy;
 use frazil_core::commit::location::StateLocation;
 use frazil_core::config::{CatalogConfig, Coordination, DynamicTables, SinkConfig};
+use frazil_core::control::absent::AbsentRecords;
 use frazil_core::control::channel::ChannelSettings;
 use frazil_core::control::coordinator::CoordinatorSettings;
 use frazil_core::control::message::{TableName, TableStamp};
@@ -59,7 +60,12 @@ pub enum Verdict {
     /// It is in a snapshot.
     Durable(After),
     /// It can never be committed: the session has to start over from its durable offsets.
-    Rejected(String),
+    Rejected {
+        /// Why.
+        reason: String,
+        /// The records that are errors, if that is why.
+        absent: AbsentRecords,
+    },
     /// It waited for its commit for too long: the session has to start over.
     Expired,
     /// The offsets were reset after the session began: the task must stop.

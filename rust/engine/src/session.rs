@@ -11,6 +11,7 @@
 //! outside the record (catalog, storage, schema change) happens before the first offset moves, so
 //! that Connect may deliver the same batch again.
 
+mod absent;
 mod backpressure;
 mod changes;
 mod counting;

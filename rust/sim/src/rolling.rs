@@ -194,7 +194,7 @@ fn task_settings(task: usize, process: usize, tables: usize) -> TaskSettings {
 fn verdict_of(answer: Answer) -> Option<Verdict> {
     Some(match answer {
         Answer::Durable { .. } => Verdict::Durable,
-        Answer::Rejected { reason } => Verdict::Rejected(reason),
+        Answer::Rejected { reason, .. } => Verdict::Rejected(reason),
         Answer::Expired => Verdict::Expired,
         Answer::Fenced { epoch } => Verdict::Fenced { epoch },
         Answer::Blocked { reason } => {

@@ -180,9 +180,7 @@ pub(crate) fn tell(w: &mut World, hub: &mut Hub, table: usize, told: Told) -> Op
             snapshot_id,
             stamp: None,
         },
-        Decided::Rejected(reason) => Answer::Rejected {
-            reason: Answer::reason(&reason.to_string()),
-        },
+        Decided::Rejected(reason) => Answer::rejected(&reason),
         Decided::Expired => Answer::Expired,
         Decided::Fenced { epoch } => Answer::Fenced { epoch },
         Decided::Failed(error) => Answer::Blocked {
@@ -370,9 +368,7 @@ fn offer_remote(w: &mut World, hub: &mut Hub, end: &mut End, remote: RemoteSegme
         return;
     };
     if w.files[file].gone {
-        let answer = Answer::Rejected {
-            reason: "a manifest is gone".to_owned(),
-        };
+        let answer = Answer::unseen("a manifest is gone");
         hub.leave(remote.session);
         return end
             .channel
@@ -417,12 +413,7 @@ fn offer(w: &mut World, hub: &mut Hub, end: &mut End, segment: Segment, terms: (
     let (seq, answer) = match hub::offer(w, hub, segment, terms) {
         Offer::Accepted | Offer::Duplicate | Offer::Full => return,
         Offer::Held { missing } => (missing, Answer::Missing),
-        Offer::Dead => (
-            seq,
-            Answer::Rejected {
-                reason: "its session has ended".to_owned(),
-            },
-        ),
+        Offer::Dead => (seq, Answer::unseen("its session has ended")),
         Offer::Done => {
             if let Some(index) = file {
                 let copy = w.files[index].clone();
@@ -446,7 +437,7 @@ fn heard(w: &mut World, process: usize, session: Uuid, table: &TableName, told: 
     };
     let verdict = match told.1 {
         Answer::Durable { .. } => Verdict::Durable,
-        Answer::Rejected { reason } => Verdict::Rejected(reason),
+        Answer::Rejected { reason, .. } => Verdict::Rejected(reason),
         Answer::Expired => Verdict::Expired,
         Answer::Fenced { epoch } => Verdict::Fenced { epoch },
         Answer::Blocked { reason } => {

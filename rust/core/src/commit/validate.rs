@@ -4,6 +4,7 @@
 //! The test holds only for the metadata object that the commit then asserts. It is not repeated or
 //! relaxed anywhere else.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use uuid::Uuid;
@@ -76,7 +77,7 @@ pub enum RejectReason {
         /// The columns.
         columns: Vec<String>,
         /// The records, at least some of them.
-        records: Vec<(TopicPartition, i64)>,
+        records: BTreeSet<(TopicPartition, i64)>,
     },
     /// The partition spec of a manifest is not in the table any more.
     SpecRemoved {
@@ -136,11 +137,10 @@ impl fmt::Display for RejectReason {
     }
 }
 
-/// Bytes of the names of columns in a reason. Together with the records it fits into a message, which would
-/// cut it (`Answer::reason`), and what is cut names no record.
+/// Bytes of the names of columns in a reason, which people read.
 const COLUMNS_BYTES_MAX: usize = 1_000;
-/// Bytes of the records in a reason: ten of the longest names of topics.
-const RECORDS_BYTES_MAX: usize = 2_900;
+/// Records that are named there.
+const RECORDS_SHOWN_MAX: usize = 5;
 
 /// Writes as many columns as there is room for.
 fn write_columns(f: &mut fmt::Formatter<'_>, columns: &[String]) -> fmt::Result {
@@ -162,40 +162,18 @@ fn write_columns(f: &mut fmt::Formatter<'_>, columns: &[String]) -> fmt::Result 
     }
 }
 
-/// Writes as many records as there is room for in brackets, which [`absent_records`] reads. Those that are
-/// left out are named once these are set aside.
-fn write_records(f: &mut fmt::Formatter<'_>, records: &[(TopicPartition, i64)]) -> fmt::Result {
-    f.write_str("[")?;
-    let mut bytes = 0;
-    for (index, (partition, offset)) in records.iter().enumerate() {
-        let between = if index == 0 { "" } else { " " };
-        let text = format!("{between}{partition}@{offset}");
-        bytes += text.len();
-        if bytes > RECORDS_BYTES_MAX {
-            break;
-        }
-        f.write_str(&text)?;
+fn write_records(
+    f: &mut fmt::Formatter<'_>,
+    records: &BTreeSet<(TopicPartition, i64)>,
+) -> fmt::Result {
+    for (index, (partition, offset)) in records.iter().take(RECORDS_SHOWN_MAX).enumerate() {
+        let between = if index == 0 { "" } else { ", " };
+        write!(f, "{between}{partition} at offset {offset}")?;
     }
-    f.write_str("]")
-}
-
-/// Returns the records that a reason names whose values no row has ([`RejectReason::ValueAbsent`]), also
-/// when it came as a text from another process; none of any other reason.
-pub fn absent_records(reason: &str) -> Vec<(TopicPartition, i64)> {
-    let listed = reason
-        .strip_prefix("the table has no row with the values of ")
-        .and_then(|rest| rest.strip_suffix(']'))
-        .and_then(|rest| rest.rsplit_once('['));
-    let records = listed.map(|(_, records)| {
-        records.split(' ').map(|record| {
-            let (place, offset) = record.rsplit_once('@')?;
-            let (topic, partition) = place.rsplit_once('-')?;
-            let partition = TopicPartition::new(topic, partition.parse().ok()?);
-            Some((partition, offset.parse().ok()?))
-        })
-    });
-    let records = records.and_then(|records| records.collect::<Option<Vec<_>>>());
-    records.unwrap_or_default()
+    match records.len().saturating_sub(RECORDS_SHOWN_MAX) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more records"),
+    }
 }
 
 /// Tells whether `state` is from before the reset after which the session of `segment` began: what
@@ -284,60 +262,29 @@ mod tests {
     }
 
     #[test]
-    fn records_without_values_are_read_back_from_the_reason() {
-        let record =
-            |topic: &str, partition, offset| (TopicPartition::new(topic, partition), offset);
-        let records = vec![record("a.b-c", 0, 7), record("a.b-c", 12, 1 << 40)];
-        let reason = RejectReason::ValueAbsent {
-            columns: vec!["no[te".into(), "b]".into()],
-            records: records.clone(),
-        };
-        let text = reason.to_string();
-        assert!(
-            text.contains("no[te, b]") && text.contains("a.b-c-12@1099511627776"),
-            "{text}"
-        );
-        assert_eq!(absent_records(&text), records);
-        for other in [
-            RejectReason::SessionRejected.to_string(),
-            text.replace("the table has", "it has"),
-            text.replace('@', "#"),
-            format!("{text} and more"),
-        ] {
-            assert_eq!(absent_records(&other), [], "{other}");
-        }
-    }
-
-    #[test]
-    fn a_reason_names_records_in_whatever_room_a_message_has() {
+    fn a_reason_names_some_of_the_records_without_values() {
         let topic = "t".repeat(249);
-        let record = |offset| (TopicPartition::new(topic.as_str(), i32::MAX), offset);
-        let records: Vec<_> = (0..100).map(|place| record(i64::MAX - place)).collect();
+        let record = |offset| (TopicPartition::new(topic.as_str(), 0), offset);
         for columns in [vec!["c".repeat(5_000)], vec!["ä".repeat(100); 50]] {
-            let records = records.clone();
-            let reason = RejectReason::ValueAbsent { columns, records };
-            let sent = Answer::reason(&reason.to_string());
-            let named = absent_records(&sent);
-            assert!(named.len() >= 10, "{} records", named.len());
-            assert_eq!(named, records_of(&reason)[..named.len()]);
+            let reason = RejectReason::ValueAbsent {
+                columns,
+                records: (0..100).map(record).collect(),
+            };
+            let text = reason.to_string();
+            assert_eq!(Answer::reason(&text), text, "it is whole in a message");
+            assert!(
+                text.ends_with(&format!("{topic}-0 at offset 4 and 95 more records")),
+                "{text}"
+            );
         }
-        // Most topics have names of which a message takes many.
-        let short = |offset| (TopicPartition::new("orders", 0), offset);
         let reason = RejectReason::ValueAbsent {
-            columns: vec!["note".into()],
-            records: (0..100).map(short).collect(),
+            columns: vec!["note".into(), "size".into()],
+            records: BTreeSet::from([(TopicPartition::new("orders", 3), 7)]),
         };
         assert_eq!(
-            absent_records(&Answer::reason(&reason.to_string())).len(),
-            100
+            reason.to_string(),
+            "the table has no row with the values of note, size that the source left out of orders-3 at offset 7"
         );
-    }
-
-    fn records_of(reason: &RejectReason) -> &[(TopicPartition, i64)] {
-        match reason {
-            RejectReason::ValueAbsent { records, .. } => records,
-            _ => &[],
-        }
     }
 
     #[test]

@@ -23,7 +23,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::absent::AbsentRecords;
 use super::segment::{KeyRunRef, Segment};
+use crate::commit::validate::RejectReason;
 use crate::offsets::{SourceRange, TopicPartition};
 
 /// The only version of the envelope that this version reads and writes.
@@ -256,6 +258,9 @@ pub enum Answer {
     Rejected {
         /// Why.
         reason: String,
+        /// The records that are errors, if that is why.
+        #[serde(default, skip_serializing_if = "AbsentRecords::is_empty")]
+        absent: AbsentRecords,
     },
     /// It waited too long; the session is dead.
     Expired,
@@ -489,9 +494,15 @@ impl ResultMessage {
         self.table.is_sound()
             && self.seq <= NUMBER_MAX
             && match &self.answer {
-                Answer::Rejected { reason } | Answer::Blocked { reason } => {
+                Answer::Rejected { reason, absent } => {
+                    let mut absent = absent.partitions();
                     fits(reason, TEXT_BYTES_MAX)
+                        && absent.all(|(partition, offsets)| {
+                            is_sound_partition(&partition)
+                                && offsets.iter().all(|offset| *offset >= 0)
+                        })
                 }
+                Answer::Blocked { reason } => fits(reason, TEXT_BYTES_MAX),
                 Answer::Durable { stamp, .. } => stamp
                     .as_ref()
                     .is_none_or(|stamp| fits(&stamp.write, NAME_BYTES_MAX)),
@@ -502,6 +513,26 @@ impl ResultMessage {
 }
 
 impl Answer {
+    /// Rejects a segment.
+    pub fn rejected(reason: &RejectReason) -> Self {
+        let absent = match reason {
+            RejectReason::ValueAbsent { records, .. } => AbsentRecords::of(records),
+            _ => AbsentRecords::default(),
+        };
+        Answer::Rejected {
+            reason: Answer::reason(&reason.to_string()),
+            absent,
+        }
+    }
+
+    /// Rejects a segment that no commit has looked at.
+    pub fn unseen(reason: &str) -> Self {
+        Answer::Rejected {
+            reason: Answer::reason(reason),
+            absent: AbsentRecords::default(),
+        }
+    }
+
     /// Makes a reason fit a message.
     pub fn reason(text: &str) -> String {
         let end = (0..=TEXT_BYTES_MAX.min(text.len()))

@@ -298,12 +298,24 @@ impl TaskMachine {
         self.progress.unacked(table) >= self.settings.segments_in_flight_max
     }
 
+    /// Tells whether all records are read again that a commit of `table` found errors among: they have waited
+    /// for their commit before, and do not wait for another interval.
+    pub fn hastens(&self, table: TableIndex) -> bool {
+        let state = self.tables.get(table);
+        let to = state.and_then(|state| state.again_to.as_ref());
+        to.is_some_and(|to| self.progress.has_read(to))
+    }
+
     /// Turns the open rows of `table` into a segment; `None` when it [may not](Self::may_seal).
     pub fn seal(&mut self, table: TableIndex) -> Option<Sealed> {
-        match self.may_seal(table) {
-            true => self.progress.seal(table),
-            false => None,
+        if !self.may_seal(table) {
+            return None;
         }
+        if let Some(state) = self.tables.get_mut(table) {
+            let progress = &self.progress;
+            state.again_to.take_if(|to| progress.has_read(to));
+        }
+        self.progress.seal(table)
     }
 
     /// A coordinator answers for segment `sequence` of `table` and session `session`. What concerns
@@ -327,7 +339,7 @@ impl TaskMachine {
             }
             Verdict::SetAside(reason) => {
                 self.progress.lost(table, sequence);
-                self.start_over_later(Redo::SetAside(reason));
+                self.start_over_later(Redo::SetAside(table, reason));
             }
             Verdict::Expired => {
                 self.progress.lost(table, sequence);

@@ -287,6 +287,22 @@ impl WriterProgress {
         self.partitions.get(partition).and_then(|state| state.next)
     }
 
+    /// Returns the next offset expected of each partition.
+    pub(super) fn positions(&self) -> BTreeMap<TopicPartition, i64> {
+        let all = self.partitions.iter();
+        let all = all.filter_map(|(partition, state)| Some((partition.clone(), state.next?)));
+        all.collect()
+    }
+
+    /// Tells whether the partitions are read to these offsets, as far as they are of this task still.
+    pub(super) fn has_read(&self, to: &BTreeMap<TopicPartition, i64>) -> bool {
+        let mut to = to.iter();
+        to.all(|(partition, to)| {
+            let state = self.partitions.get(partition);
+            state.is_none_or(|state| state.next.is_some_and(|next| next >= *to))
+        })
+    }
+
     /// Returns the offset below which `table` holds every row of `partition` already: outer `None`
     /// when the table's state was not read yet for this partition.
     pub fn bound(&self, table: TableIndex, partition: &TopicPartition) -> Option<Option<i64>> {
@@ -489,6 +505,13 @@ impl WriterProgress {
         self.session = session;
         self.tables = vec![Table::default(); tables];
         rewinds
+    }
+
+    /// Tells whether a session that starts over would read the record of `partition` at `offset` again.
+    pub(super) fn may_come_again(&self, partition: &TopicPartition, offset: i64) -> bool {
+        let next = self.next(partition).unwrap_or(i64::MIN);
+        let lowest = self.lowest_held(partition);
+        offset >= lowest.map_or(next, |lowest| lowest.min(next))
     }
 
     fn lowest_held(&self, partition: &TopicPartition) -> Option<i64> {

@@ -224,9 +224,7 @@ impl Check {
             }
             // It is sent again after a while.
             Err(Unsealed::Failed(_)) => None,
-            Err(Unsealed::Lost(reason)) => Some(Answer::Rejected {
-                reason: Answer::reason(&reason),
-            }),
+            Err(Unsealed::Lost(reason)) => Some(Answer::unseen(&reason)),
             Err(Unsealed::Forged(reason)) => {
                 tracing::warn!(table = %table.key().ident.0, session = %session, reason,
                     "a segment of the control topic is not obeyed");

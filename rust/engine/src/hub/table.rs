@@ -166,14 +166,10 @@ impl TableHub {
                 snapshot_id: None,
                 stamp: self.stamp(),
             }),
-            Offer::Dead => Some(Answer::Rejected {
-                reason: "its session has ended".to_owned(),
-            }),
+            Offer::Dead => Some(Answer::unseen("its session has ended")),
             // Over the topic it comes again; the segments of this process are few by their limit.
             Offer::Full if self.link.is_some() => None,
-            Offer::Full => Some(Answer::Rejected {
-                reason: "too many segments wait for their commit".to_owned(),
-            }),
+            Offer::Full => Some(Answer::unseen("too many segments wait for their commit")),
         }
     }
 
@@ -232,7 +228,7 @@ impl TableHub {
     pub(super) fn answer(&self, session: Uuid, sequence: u64, answer: Answer) {
         let verdict = match answer {
             Answer::Durable { stamp, .. } => Verdict::Durable(self.after(stamp)),
-            Answer::Rejected { reason } => Verdict::Rejected(reason),
+            Answer::Rejected { reason, absent } => Verdict::Rejected { reason, absent },
             Answer::Expired => Verdict::Expired,
             Answer::Fenced { epoch } => Verdict::Fenced { epoch },
             Answer::Blocked { reason } => {
@@ -372,9 +368,7 @@ impl Actor {
                 snapshot_id,
                 stamp: self.table.stamp(),
             },
-            coordinator::Verdict::Rejected(reason) => Answer::Rejected {
-                reason: Answer::reason(&reason.to_string()),
-            },
+            coordinator::Verdict::Rejected(reason) => Answer::rejected(&reason),
             coordinator::Verdict::Expired => Answer::Expired,
             coordinator::Verdict::Fenced { epoch } => Answer::Fenced { epoch },
             coordinator::Verdict::Failed(error) => Answer::Blocked {

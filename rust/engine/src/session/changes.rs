@@ -29,6 +29,7 @@ use frazil_core::wire::Frame;
 use frazil_core::{Result, SinkError};
 use iceberg::spec::DataFile;
 
+use super::absent::Absent;
 use super::creation::refusal;
 use super::pending::{Landing, Numbers, Part, Wanted, has_deleted_rows};
 use super::rows::{AppendRows, await_rows, note_written, rows_beyond_bounds};
@@ -61,7 +62,7 @@ pub(super) struct Reading {
     /// Where the changes of the table come from.
     pub(super) sources: RefCell<Sources>,
     /// Changes that lack values which no row has.
-    pub(super) absent: BTreeSet<(TopicPartition, i64)>,
+    pub(super) absent: Absent,
 }
 
 /// What some rows of a frame change.
@@ -110,7 +111,7 @@ impl Reading {
             evaluated: None,
             skipped: BTreeMap::new(),
             sources: RefCell::default(),
-            absent: BTreeSet::new(),
+            absent: Absent::default(),
         })
     }
 
@@ -549,6 +550,9 @@ impl TableSlot {
         }
         let mut wanted = self.wanted(&mut evaluated, &beyond, &mut refuse);
         self.set_truncations_aside(new.frame, &mut wanted, &mut refuse);
+        if let Some(reading) = &mut self.reading {
+            reading.absent.count(wanted.len());
+        }
         let wanted = self.landings(new.frame, &evaluated, wanted, &mut refuse)?;
         let wanted = self.take_changes((context, machine), new, &evaluated, wanted, &mut refuse)?;
         let rows: Vec<u32> = wanted.iter().map(|change| change.row).collect();

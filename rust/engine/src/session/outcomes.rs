@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frazil_core::commit::validate::absent_records;
 use frazil_core::control::task::{Begun, StartOver, Verdict};
 use frazil_core::metrics::TaskMetric;
 use frazil_core::offsets::TopicPartition;
@@ -133,11 +132,9 @@ impl Inner {
                 }
                 Verdict::Durable
             }
-            hub::Verdict::Rejected(reason) => {
+            hub::Verdict::Rejected { reason, absent } => {
                 // Read again, these records are errors. A reason that says nothing new counts as others do.
-                let index = table.index();
-                let bound = |partition: &TopicPartition| self.machine.bound(index, partition);
-                match table.note_absent(absent_records(&reason), bound) {
+                match table.note_absent(absent.records(), &self.machine) {
                     true => Verdict::SetAside(reason),
                     false => Verdict::Rejected(reason),
                 }

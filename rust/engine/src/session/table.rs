@@ -223,13 +223,20 @@ impl TableSlot {
     pub(crate) fn start_over(&mut self, old: Uuid, session: Uuid, context: &SessionContext) {
         self.leave(old);
         self.newer = None;
+        if let Some(reading) = &mut self.reading {
+            reading.absent.begin();
+        }
         self.join(session, context);
     }
 
     /// Returns the bytes that this table holds, by use.
     pub(crate) fn uses(&self) -> [(Use, u64); 4] {
         let open = self.open.as_ref();
-        open.map_or([(Use::Builders, 0); 4], OpenTable::uses)
+        let mut uses = open.map_or([(Use::Builders, 0); 4], OpenTable::uses);
+        if let (Some(reading), [(_, builders), ..]) = (&self.reading, &mut uses) {
+            *builders += reading.absent.bytes();
+        }
+        uses
     }
 
     /// Returns the bytes that describe files which ended: a seal begins to give them back.
@@ -249,6 +256,10 @@ impl TableSlot {
         let open = self.open.as_ref().filter(|_| may_seal)?;
         if open.changes.as_ref().is_some_and(OpenChanges::awaits_row) {
             return None;
+        }
+        let reading = self.reading.as_ref();
+        if machine.hastens(self.index) || reading.is_some_and(|one| one.absent.asks_for_seal()) {
+            return Some(true);
         }
         let round = hub.round(self.interval());
         if open.opened_round.is_some_and(|opened| opened < round) {
@@ -470,6 +481,9 @@ impl TableSlot {
             return Err(SinkError::internal("rows are open in a table that is not"));
         };
         self.waiting.sealed(sealed.sequence);
+        if let Some(reading) = &mut self.reading {
+            reading.absent.begin();
+        }
         let rows = std::mem::take(&mut open.rows);
         open.opened_round = None;
         let changes = match &mut open.changes {

@@ -22,9 +22,6 @@ use super::rows::{AppendRows, await_rows, stop_at};
 use super::table::{SessionContext, TableSlot};
 use crate::writer::TableWriter;
 
-/// Changes that lack values which no row has, and which are kept in mind until they come again.
-const ABSENT_KNOWN_MAX: usize = 10_000;
-
 impl TableSlot {
     /// Tells what becomes of the row of each change, and refuses those of which nobody can.
     pub(super) fn landings(
@@ -79,27 +76,24 @@ impl TableSlot {
             return false;
         };
         let source = frame.source(change.row as usize);
-        source
-            .is_some_and(|(run, offset)| reading.absent.contains(&(run.partition.clone(), offset)))
+        source.is_some_and(|(run, offset)| reading.absent.contains(&run.partition, offset))
     }
 
     /// Takes in that the table has no rows with the values that the changes at `places` lack; tells whether
-    /// that is news, for which there is room. `bound` returns the offset up to which the table has a
-    /// partition: what is before it does not come again.
+    /// that is news, for which there is room.
     pub(super) fn note_absent(
         &mut self,
         places: Vec<(TopicPartition, i64)>,
-        bound: impl Fn(&TopicPartition) -> Option<i64>,
+        machine: &TaskMachine,
     ) -> bool {
+        let table = self.index;
         let Some(reading) = &mut self.reading else {
             return false;
         };
-        let absent = &mut reading.absent;
-        absent.retain(|(partition, offset)| bound(partition).is_none_or(|bound| *offset >= bound));
-        let before = absent.len();
-        let room = ABSENT_KNOWN_MAX.saturating_sub(before);
-        absent.extend(places.into_iter().take(room));
-        absent.len() > before
+        let comes_again = |partition: &TopicPartition, offset: i64| {
+            machine.may_come_again(table, partition, offset)
+        };
+        reading.absent.note(places, comes_again)
     }
 
     /// Forgets which records lack what no row has: their topics are others now.

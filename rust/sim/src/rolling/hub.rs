@@ -433,9 +433,7 @@ fn tell(w: &mut World, at: At, hub: &mut Hub, table: usize, news: Vec<Told>) {
                 snapshot_id,
                 stamp: None,
             },
-            coordinator::Verdict::Rejected(reason) => Said::Rejected {
-                reason: Said::reason(&reason.to_string()),
-            },
+            coordinator::Verdict::Rejected(reason) => Said::rejected(&reason),
             coordinator::Verdict::Expired => Said::Expired,
             coordinator::Verdict::Fenced { epoch } => Said::Fenced { epoch },
             coordinator::Verdict::Failed(error) => Said::Blocked {

@@ -13,8 +13,8 @@ use crate::offsets::TopicPartition;
 pub(super) enum Redo {
     /// A table took rows of the same offsets from somebody else, or is another table now.
     Rejected(String),
-    /// A commit found records that are errors, and that the session knows now.
-    SetAside(String),
+    /// A commit of this table found records that are errors, and that the session knows now.
+    SetAside(TableIndex, String),
     /// A segment waited too long for its commit.
     Expired,
     /// The storage or the catalog failed, and may not the next time.
@@ -124,7 +124,7 @@ impl TaskMachine {
         let counted = match &redo {
             Redo::Rejected(reason) => self.count_rejection(reason, now_ms),
             Redo::Failed(reason) => self.count_failure(reason, now_ms),
-            Redo::SetAside(_) | Redo::Expired | Redo::Returned | Redo::TopicMadeAgain => Ok(()),
+            Redo::SetAside(..) | Redo::Expired | Redo::Returned | Redo::TopicMadeAgain => Ok(()),
         };
         if let Err(error) = counted {
             self.fail(&error);
@@ -133,9 +133,15 @@ impl TaskMachine {
         let ended = self.session();
         // A record whose dead letter may still fail comes again, whatever stands around it (R4).
         let settled = !self.awaits_dead_letters();
+        let read_to = self.progress.positions();
         let rewinds = self.progress.redo(fresh, settled);
         for table in &mut self.tables {
             *table = TableState::default();
+        }
+        if let Redo::SetAside(table, _) = redo
+            && let Some(table) = self.tables.get_mut(table)
+        {
+            table.again_to = Some(read_to);
         }
         Ok(StartOver {
             ended,
@@ -209,7 +215,7 @@ impl TaskMachine {
 impl Redo {
     fn into_reason(self) -> String {
         match self {
-            Redo::Rejected(reason) | Redo::SetAside(reason) | Redo::Failed(reason) => reason,
+            Redo::Rejected(reason) | Redo::SetAside(_, reason) | Redo::Failed(reason) => reason,
             Redo::Expired => "a segment waited too long for its commit".to_owned(),
             Redo::Returned => "a partition came back before its rows were committed".to_owned(),
             Redo::TopicMadeAgain => "a topic was deleted and made again".to_owned(),

@@ -30,6 +30,8 @@ pub(super) struct TableState {
     pub(super) spoiled: bool,
     /// What its state said of each partition when the bound was read.
     held: BTreeMap<TopicPartition, Held>,
+    /// Where the session before had read to when a commit of the table found errors among its records.
+    pub(super) again_to: Option<BTreeMap<TopicPartition, i64>>,
 }
 
 impl TableState {
@@ -307,6 +309,18 @@ impl TaskMachine {
     pub fn is_covered(&self, table: TableIndex, partition: &TopicPartition, offset: i64) -> bool {
         self.bound(table, partition)
             .is_some_and(|bound| offset < bound)
+    }
+
+    /// Tells whether the record of `partition` at `offset` may be read again: `table` does not have it, and it,
+    /// or a row before it, is not durable.
+    pub fn may_come_again(
+        &self,
+        table: TableIndex,
+        partition: &TopicPartition,
+        offset: i64,
+    ) -> bool {
+        let is_held = self.progress.may_come_again(partition, offset);
+        is_held && !self.is_covered(table, partition, offset)
     }
 
     /// Records of `partition` are skipped, since `table` [holds](Self::is_covered) them, the first

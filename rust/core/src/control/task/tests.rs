@@ -289,6 +289,35 @@ fn records_that_a_commit_found_out_are_no_conflict() {
     }
 }
 
+// Promise: When a commit has found records that are errors, the others of their segment are committed as soon as they are read again, without another commit interval.
+#[test]
+fn what_a_commit_found_errors_among_is_sealed_once_it_is_read_again() {
+    let mut task = task(2);
+    rows(&mut task, 0..10);
+    assert!(task.seal(0).is_some() && !task.hastens(0));
+    let reason = "no row has the values of record 7".to_owned();
+    task.outcome(id(1), 0, 0, Verdict::SetAside(reason));
+    tick(&mut task, 0, 2).unwrap();
+    task.tick(0, id(3)).unwrap();
+    rows(&mut task, 0..9);
+    assert!(!task.hastens(0), "a record is to come");
+    rows(&mut task, 9..10);
+    assert!(task.hastens(0) && !task.hastens(1));
+    assert!(task.seal(0).is_some() && !task.hastens(0));
+}
+
+#[test]
+fn records_of_partitions_that_went_are_not_waited_for() {
+    let mut task = task(1);
+    rows(&mut task, 0..10);
+    assert!(task.seal(0).is_some());
+    task.outcome(id(1), 0, 0, Verdict::SetAside("of record 7".to_owned()));
+    tick(&mut task, 0, 2).unwrap();
+    assert!(!task.hastens(0));
+    task.revoke(&[p(0)]);
+    assert!(task.hastens(0));
+}
+
 #[test]
 fn expired_segments_start_over_and_are_no_conflict() {
     let mut task = task(1);

@@ -376,7 +376,7 @@ impl Making<'_> {
         };
         let reason = RejectReason::ValueAbsent {
             columns: absent.columns.into_iter().collect(),
-            records: absent.records.into_iter().collect(),
+            records: absent.records,
         };
         Unbuilt::Unusable(*index, reason)
     }

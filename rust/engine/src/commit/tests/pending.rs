@@ -76,8 +76,10 @@ async fn a_row_that_another_writer_deleted_has_no_value() {
     let (_, SegmentOutcome::Rejected(reason)) = &outcomes[0] else {
         panic!("{outcomes:?}");
     };
-    let places = frazil_core::commit::validate::absent_records(&reason.to_string());
-    let offsets: Vec<i64> = places.iter().map(|(_, offset)| *offset).collect();
+    let RejectReason::ValueAbsent { records, .. } = reason else {
+        panic!("{reason}");
+    };
+    let offsets: Vec<i64> = records.iter().map(|(_, offset)| *offset).collect();
     assert_eq!(offsets, [3], "{reason}");
     table.check().await;
     table.commit(&[delete(1)]).await;
