@@ -95,6 +95,13 @@ impl KeyRun {
         &self.changes
     }
 
+    /// Returns the changes of a key, in a run that is [sorted](Self::sort).
+    pub fn of_key(&self, key: KeyNumber) -> impl Iterator<Item = &RunChange> {
+        let first = self.changes.partition_point(|change| change.key < key);
+        let from = self.changes.iter().skip(first);
+        from.take_while(move |change| change.key == key)
+    }
+
     /// Returns the changes, to number their files and partitions anew.
     pub fn changes_mut(&mut self) -> &mut [RunChange] {
         &mut self.changes

@@ -113,8 +113,8 @@ impl Truncation {
     }
 }
 
-/// Rows that left their keys which are kept in mind.
-const LEFT_MAX: usize = 4_096;
+/// Bytes of rows that left their keys which are kept in mind: a few thousand rows.
+const LEFT_BYTES_MAX: usize = 2 << 20;
 
 /// A row that a change of its key removed, and that its new row may need: the change comes in two records,
 /// and a commit may lie between them.
@@ -137,7 +137,8 @@ type KeyOf = (u128, u64);
 pub struct KnownOrders {
     keys: Window<KeyOf, Box<[u8]>>,
     truncations: VecDeque<Truncation>,
-    left: VecDeque<(i64, KeyNumber, LeftRow)>,
+    /// Rows by the keys that they had, with the order of the change that removed them there.
+    left: Window<u128, (Box<[u8]>, LeftRow)>,
 }
 
 fn place(key: KeyNumber, order: Order<'_>) -> KeyOf {
@@ -153,24 +154,40 @@ impl KnownOrders {
         KnownOrders {
             keys: Window::new(window_ms, bytes_max),
             truncations: VecDeque::new(),
-            left: VecDeque::new(),
+            left: Window::new(window_ms, LEFT_BYTES_MAX),
         }
     }
 
-    /// Notes the row that a key had until a change gave the row another key.
-    pub fn note_left(&mut self, key: KeyNumber, row: LeftRow, now_ms: i64) {
-        self.left.retain(|(_, known, _)| *known != key);
-        self.left.push_back((now_ms, key, row));
-        if self.left.len() > LEFT_MAX {
-            self.left.pop_front();
+    /// Notes the row that a key had until the change of this order gave the row another key. `None` where
+    /// nobody can read it: what was noted is then of another change, unless that one comes again.
+    pub fn note_left(
+        &mut self,
+        key: KeyNumber,
+        order: Order<'_>,
+        row: Option<LeftRow>,
+        now_ms: i64,
+    ) {
+        let order = order.bytes();
+        match row {
+            Some(row) => {
+                let bytes = order.len() + row.path.len();
+                let left = (Box::from(order), row);
+                self.left.insert(key.0, left, bytes, now_ms);
+            }
+            None => {
+                let known = self.left.known.get(&key.0);
+                if known.is_some_and(|(_, (known, _))| **known != *order) {
+                    self.left.remove(&key.0);
+                }
+            }
         }
     }
 
-    /// Returns the row that a key had until a change gave the row another key.
+    /// Returns the row that a key had until its last change gave the row another key.
     pub fn left(&self, key: KeyNumber) -> Option<&LeftRow> {
-        let mut left = self.left.iter();
-        let found = left.find(|(_, known, _)| *known == key);
-        found.map(|(_, _, row)| row)
+        let (_, (order, row)) = self.left.known.get(&key.0)?;
+        let last = self.last_order(key)?;
+        (last.bytes() == &**order).then_some(row)
     }
 
     /// Returns the bytes that the order of a key takes.
@@ -279,7 +296,7 @@ impl KnownOrders {
         self.keys.expire(now_ms);
         let oldest = now_ms.saturating_sub(self.keys.window_ms);
         self.truncations.retain(|known| known.at_ms >= oldest);
-        self.left.retain(|(at, ..)| *at >= oldest);
+        self.left.expire(now_ms);
     }
 
     /// Returns how many orders of keys are known.
@@ -299,7 +316,7 @@ impl KnownOrders {
 
     /// Returns about how many bytes of memory are used.
     pub fn memory_bytes(&self) -> usize {
-        self.keys.bytes
+        self.keys.bytes + self.left.bytes
     }
 }
 
@@ -390,19 +407,50 @@ mod tests {
             bytes: 7,
             row,
         };
-        known.note_left(K, at(1), 0);
-        known.note_left(K, at(2), 500);
+        let five = order(5);
+        let leave = |known: &mut KnownOrders, key, row, now_ms| {
+            known.note_left(key, Order::of(&five), row, now_ms);
+            known.note(key, Order::of(&five), now_ms);
+        };
+        leave(&mut known, K, Some(at(1)), 0);
+        leave(&mut known, K, Some(at(2)), 500);
         assert_eq!(known.left(K), Some(&at(2)));
         assert_eq!(known.left(KeyNumber(8)), None);
         known.expire(1_500);
         assert_eq!(known.left(K), Some(&at(2)));
         known.expire(1_501);
-        assert_eq!(known.left(K), None);
-        for key in 0..=LEFT_MAX as u128 {
-            known.note_left(KeyNumber(key), at(3), 2_000);
+        assert_eq!((known.left(K), known.memory_bytes()), (None, 0));
+        let most = LEFT_BYTES_MAX / (ENTRY_BYTES + five.len() + 1);
+        for key in 0..=most as u128 {
+            leave(&mut known, KeyNumber(key), Some(at(3)), 2_000);
         }
         assert_eq!(known.left(KeyNumber(0)), None);
         assert_eq!(known.left(KeyNumber(1)), Some(&at(3)));
+    }
+
+    // What is noted of a key is the row of its last change and of no other.
+    #[test]
+    fn a_row_that_left_its_key_is_forgotten_with_the_next_change() {
+        let mut known = KnownOrders::new(1_000, 1 << 20);
+        let left = LeftRow {
+            path: "a".into(),
+            bytes: 7,
+            row: 1,
+        };
+        let (five, six) = (order(5), order(6));
+        known.note_left(K, Order::of(&five), Some(left.clone()), 0);
+        known.note(K, Order::of(&five), 0);
+        // The change comes again, and finds no row.
+        known.note_left(K, Order::of(&five), None, 1);
+        assert_eq!(known.left(K), Some(&left));
+        // The key got a row and lost it to another key, in one commit: nobody can read that row.
+        known.note_left(K, Order::of(&six), None, 2);
+        known.note(K, Order::of(&six), 2);
+        assert_eq!(known.left(K), None);
+        // Or a change without a row.
+        known.note_left(K, Order::of(&six), Some(left), 3);
+        known.note(K, Order::of(&order(7)), 3);
+        assert_eq!(known.left(K), None);
     }
 
     #[test]

@@ -296,6 +296,35 @@ enum Left {
     Before(Base),
 }
 
+/// Returns the row that a key had below the removal at `at`: the table's own, or one of the commit. `None` when
+/// it had none, or one that lacks values.
+pub(super) fn row_below(
+    key: KeyNumber,
+    stored: Option<Location>,
+    at: &At,
+    parts: &[SegmentChanges<'_>],
+    ranks: &Ranks<'_>,
+) -> Option<Base> {
+    let runs: Vec<&KeyRun> = parts.iter().map(|part| part.run).collect();
+    let change = runs.get(at.run as usize)?.changes().get(at.index as usize)?;
+    let (partition, offset) = change.record();
+    let own = Some((at.run, partition, offset));
+    let versions = lay_out(key, stored, &runs, ranks);
+    let place = versions.iter().rposition(|version| version.record == own)?;
+    let order = versions.get(place)?.order.as_ref();
+    let below = versions.get(..place)?.iter().rev();
+    for version in below {
+        match version.what {
+            What::Whole(base) => return Some(base),
+            What::Marked => {}
+            // The same removal, delivered before.
+            What::Removed if order.is_some() && version.order.as_ref() == order => {}
+            What::Lacking(_) | What::Removed => return None,
+        }
+    }
+    None
+}
+
 /// Lays the changes of a key out as they count, the oldest first, above the table's own row.
 fn lay_out(
     key: KeyNumber,

@@ -161,12 +161,12 @@ fn a_row_that_changed_its_key_takes_values_from_where_it_left_it() {
     let changed = [
         lacking(1, 0, 4),
         delete(1, 5),
-        mention(1, 6),
-        lacking(2, 1, 6),
+        mention(1, 5),
+        lacking(2, 1, 5),
         put(1, 0, 7),
     ];
-    let found = find(&index(&[1]), &known, &changed);
-    assert_eq!(found.len(), 1);
+    let bases = vec![Base::Pending(0, row(0, 0)), OF_TABLE];
+    assert_eq!(find(&index(&[1]), &known, &changed), [(2, bases)]);
     let swapped = [
         mention(1, 5),
         lacking(2, 0, 5),
@@ -200,15 +200,12 @@ fn a_row_that_left_its_key_in_an_earlier_commit_is_found_where_it_was_marked() {
     let moved = [mention(1, 5), lacking(2, 0, 5)];
     assert_eq!(find(&index(&[1]), &known, &moved), [(2, vec![OF_TABLE])]);
     // Or where it was, when it was not kept.
-    known.note_left(
-        KeyNumber(1),
-        LeftRow {
-            path: "gone".into(),
-            bytes: 9,
-            row: 3,
-        },
-        0,
-    );
+    let gone = LeftRow {
+        path: "gone".into(),
+        bytes: 9,
+        row: 3,
+    };
+    known.note_left(KeyNumber(1), Order::of(&five), Some(gone), 0);
     let left = [(2, vec![Base::Left(KeyNumber(1), 3)])];
     assert_eq!(find(&index(&[]), &known, &moved), left);
     // A later row of the key is another one.

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uuid::Uuid;
 
 use super::Location;
-use super::bases::{Base, Bases, Incomplete};
+use super::bases::{Base, Bases, Incomplete, row_below};
 use super::files::IndexedFile;
 use super::orders::Orders;
 use super::ranks::{At, Ranks, Truncation};
-use super::resolve::{Change, Counts, KeyChange, Located, Resolution};
+use super::resolve::{Change, Counts, Found, KeyChange, Located, Resolution};
 use super::table::{Delta, Index};
 use crate::change::Order;
 use crate::change::keyrun::{Effect, KeyRun, RunChange};
@@ -34,6 +34,9 @@ pub struct SegmentChanges<'a> {
     pub files: &'a [IndexedFile],
 }
 
+/// What an order takes, about.
+const ORDER_BYTES: usize = 64;
+
 /// The changes of a commit, each key's last one found, with the rows that they replace.
 #[derive(Debug)]
 pub struct LocatedChanges {
@@ -43,7 +46,20 @@ pub struct LocatedChanges {
     noted: Noted,
     bases: Bases,
     incomplete: Vec<Incomplete>,
-    leaving: Vec<(KeyNumber, Location)>,
+    leaving: Vec<Leaving>,
+}
+
+/// A row that goes because it gets another key, which another record tells that the commit does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaving {
+    /// The key that it had.
+    pub key: KeyNumber,
+    /// What orders the change that removes it there.
+    order: Box<[u8]>,
+    /// The record of that, by its segment.
+    record: (u32, i64),
+    /// The row; `None` when the key had none, or one that is yet to be made.
+    pub row: Option<Base>,
 }
 
 /// The orders of a commit's changes: as many as are remembered, the last ones.
@@ -54,8 +70,8 @@ pub struct Noted {
     key_bytes: usize,
     /// The orders of truncations, as far as they have one.
     truncations: Vec<Option<Box<[u8]>>>,
-    /// Rows that left their keys.
-    left: Vec<(KeyNumber, LeftRow)>,
+    /// Rows that left their keys, with the order of the change.
+    left: Vec<(KeyNumber, Box<[u8]>, Option<LeftRow>)>,
 }
 
 impl LocatedChanges {
@@ -115,8 +131,8 @@ impl LocatedChanges {
                 return;
             };
             bases.add_incomplete(found.key, found.change.run, change);
-            if let Some(row) = found.old.filter(|_| change.leaves) {
-                leaving.push((found.key, row));
+            if change.leaves && change.effect == Effect::Delete {
+                leaving.extend(Leaving::of(&found, change, parts, &ranks));
             }
         })
     }
@@ -132,6 +148,7 @@ impl LocatedChanges {
         self.located.memory_bytes()
             + self.noted.memory_bytes()
             + self.bases.memory_bytes()
+            + self.leaving.capacity() * (size_of::<Leaving>() + ORDER_BYTES)
             + incomplete.sum::<usize>()
     }
 
@@ -145,14 +162,16 @@ impl LocatedChanges {
         self.located.files().into_iter().chain(of_table).collect()
     }
 
-    /// Returns the rows of the table that go because they get another key, which another record tells.
-    pub fn leaving(&self) -> &[(KeyNumber, Location)] {
-        &self.leaving
+    /// Returns the rows that go because they get another key, in the order of their records.
+    pub fn take_leaving(&mut self) -> Vec<Leaving> {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.sort_by_key(|one| one.record);
+        leaving
     }
 
     /// Keeps in mind where a row lies that left its key, once the table has the commit.
-    pub fn leave(&mut self, key: KeyNumber, row: LeftRow) {
-        self.noted.left.push((key, row));
+    pub fn leave(&mut self, leaving: Leaving, row: Option<LeftRow>) {
+        self.noted.left.push((leaving.key, leaving.order, row));
     }
 
     /// Returns the rows that are yet to be made, by their keys.
@@ -190,6 +209,47 @@ impl LocatedChanges {
         let made = self.located.resolve(index, vector_of)?;
         Ok((made, self.noted))
     }
+}
+
+impl Leaving {
+    /// Finds out what row leaves the key `found` with its last change. `None` where the commit has the record
+    /// that gives it another key, or where nobody will know by its order that it is this row.
+    fn of(
+        found: &Found<'_, At>,
+        change: &RunChange,
+        parts: &[SegmentChanges<'_>],
+        ranks: &Ranks<'_>,
+    ) -> Option<Self> {
+        let order = ranks.order(found.change)?;
+        if is_answered(found.key, change, order, parts) {
+            return None;
+        }
+        // Of a table that is emptied nothing is kept in mind.
+        let stored = found.old.filter(|_| !ranks.empties());
+        Some(Leaving {
+            key: found.key,
+            order: Box::from(order.bytes()),
+            record: (found.change.run, change.offset),
+            row: row_below(found.key, stored, found.change, parts, ranks),
+        })
+    }
+}
+
+/// Tells whether another record of the commit says that it has the row of `key` that `change` removes.
+fn is_answered(
+    key: KeyNumber,
+    change: &RunChange,
+    order: Order<'_>,
+    parts: &[SegmentChanges<'_>],
+) -> bool {
+    parts.iter().any(|part| {
+        let mut of_key = part.run.of_key(key);
+        of_key.any(|one| {
+            let other = part.run.order(one);
+            let is_there = other.is_some_and(|other| other.is_at_place_of(&order));
+            one.effect == change.effect && !one.leaves && is_there
+        })
+    })
 }
 
 fn change_at<'p>(parts: &[SegmentChanges<'p>], at: &At) -> Option<&'p RunChange> {
@@ -231,10 +291,39 @@ impl Noted {
     #[cfg(test)]
     pub(super) fn of<'o>(keys: impl IntoIterator<Item = (KeyNumber, &'o [u8; 10])>) -> Self {
         let keys = keys.into_iter();
+        let keys: VecDeque<(KeyNumber, Box<[u8]>)> = keys
+            .map(|(key, order)| (key, Box::from(&order[..])))
+            .collect();
+        let bytes = keys.iter();
+        let bytes = bytes.map(|(_, order)| KnownOrders::bytes_of(Order::of(order)));
         Noted {
-            keys: keys
-                .map(|(key, order)| (key, Box::from(&order[..])))
-                .collect(),
+            key_bytes: bytes.sum(),
+            keys,
+            ..Noted::default()
+        }
+    }
+
+    /// The order of a truncation.
+    #[cfg(test)]
+    pub(super) fn of_truncation(order: &[u8; 10]) -> Self {
+        Noted {
+            truncations: vec![Some(Box::from(&order[..]))],
+            ..Noted::default()
+        }
+    }
+
+    /// A row that left a key, and the order of that.
+    #[cfg(test)]
+    pub(super) fn of_left(key: KeyNumber, order: &[u8; 10]) -> Self {
+        let row = LeftRow {
+            path: "a".into(),
+            bytes: 1,
+            row: 0,
+        };
+        let order: Box<[u8]> = Box::from(&order[..]);
+        Noted {
+            keys: VecDeque::from([(key, order.clone())]),
+            left: vec![(key, order, Some(row))],
             ..Noted::default()
         }
     }
@@ -255,17 +344,18 @@ impl Noted {
 
     /// Returns about how many bytes of memory they take.
     pub fn memory_bytes(&self) -> usize {
-        self.key_bytes
+        let left = size_of::<(KeyNumber, Box<[u8]>, Option<LeftRow>)>() + ORDER_BYTES;
+        self.key_bytes + self.left.capacity() * left
     }
 
     /// Remembers them.
-    pub fn note(&self, known: &mut KnownOrders, now_ms: i64) {
+    pub(super) fn note(&self, known: &mut KnownOrders, now_ms: i64) {
         // First: one without an order makes those of before count no more.
         for order in &self.truncations {
             known.note_truncation(order.as_deref().map(Order::of), now_ms);
         }
-        for (key, row) in &self.left {
-            known.note_left(*key, row.clone(), now_ms);
+        for (key, order, row) in &self.left {
+            known.note_left(*key, Order::of(order), row.clone(), now_ms);
         }
         for (key, order) in &self.keys {
             known.note(*key, Order::of(order), now_ms);
@@ -291,14 +381,14 @@ pub struct Pending {
 
 impl Pending {
     /// Reads from the table what became of the attempt: its orders are remembered when the table has its
-    /// commit, and it tells whether its snapshot is in the history of `branch`. Then the index changes by the
+    /// commit, and kept in case that it comes to have it; and it tells whether its snapshot is in the history of `branch`. Then the index changes by the
     /// delta; otherwise what came of it is read from the table's files.
     ///
     /// # Errors
     ///
     /// The table's state cannot be read.
     pub fn settle<V: TableView>(
-        &self,
+        &mut self,
         table: &V,
         (wid, branch): (&str, &str),
         orders: &mut Orders,
@@ -311,10 +401,10 @@ impl Pending {
         let made = state.filter(|state| is_made_by(Some(state), self.commit_id));
         let made_in = made.map(|state| state.snapshot_id);
         let made_in = Some(snapshot_id).filter(|_| is_there).or(made_in);
-        if let Some(made_in) = made_in.or(skipped(Rule::NotedWhenThere, snapshot_id)) {
-            orders.commit(self.commit_id, made_in, |known| {
-                self.noted.note(known, now_ms);
-            });
+        let noted = std::mem::take(&mut self.noted);
+        match made_in.or(skipped(Rule::NotedWhenThere, snapshot_id)) {
+            Some(made_in) => orders.commit(self.commit_id, made_in, &noted, now_ms),
+            None => orders.expect(self.commit_id, noted),
         }
         Ok(is_there || skipped(Rule::IndexWhenThere, snapshot_id).is_some())
     }

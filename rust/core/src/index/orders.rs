@@ -7,7 +7,7 @@
 //! |---|---|
 //! | another writer commits rows, deletes or compactions | they count: the source's changes are as old as they were |
 //! | another process commits changes | forgotten: it may have emptied the table, and its orders are not known |
-//! | a commit whose answer was lost, and given up, is there after all | the same, for its orders are not known any more |
+//! | a commit whose answer was lost is there after all | its orders count, unless another one was begun meanwhile: then the same |
 //! | the table is rolled back behind the last commit | forgotten: the table does not have what they are of |
 //! | the snapshot of the last commit expires | kept, while it can be told from what is left that there was no rollback |
 //! | the catalog answers with a table from before the last commit | nothing: no commit can be built on that |
@@ -18,8 +18,11 @@ use std::collections::VecDeque;
 
 use uuid::Uuid;
 
+use super::changed::Noted;
 use super::key::KeyForm;
 use crate::change::window::KnownOrders;
+use crate::commit::outcome::is_made_by;
+use crate::commit::state::WriterState;
 use crate::commit::view::TableView;
 use crate::error::Result;
 use crate::rules::{Rule, enforced};
@@ -47,6 +50,8 @@ pub struct Orders {
     head: Option<i64>,
     /// The last commits of this process, the newest last.
     own: VecDeque<Uuid>,
+    /// What a commit changes that the table does not have yet, and may come to have.
+    expected: Option<(Uuid, Noted)>,
 }
 
 /// Commits of which the process knows that they are its own.
@@ -69,6 +74,7 @@ impl Orders {
             snapshot: None,
             head: None,
             own: VecDeque::new(),
+            expected: None,
         }
     }
 
@@ -91,6 +97,7 @@ impl Orders {
         now_ms: i64,
     ) -> Result<()> {
         let state = table.writer_state(wid, branch)?;
+        self.find_expected(state.as_ref(), now_ms);
         let now = Seen {
             keys,
             commit_id: state.as_ref().map(|state| state.commit_id),
@@ -131,14 +138,31 @@ impl Orders {
         self.snapshot.is_some_and(is_gone) && enforced(Rule::OrdersOfRollback)
     }
 
-    /// Takes in that the table has the commit `commit_id`, whose snapshot is `snapshot_id`, and what `note`
-    /// says of it.
+    /// Keeps what the commit `commit_id` changes until the table shows it, or another one.
+    pub(super) fn expect(&mut self, commit_id: Uuid, noted: Noted) {
+        self.expected = Some((commit_id, noted));
+    }
+
+    fn find_expected(&mut self, state: Option<&WriterState>, now_ms: i64) {
+        let made = |(id, _): &mut (Uuid, Noted)| is_made_by(state, *id);
+        let snapshot_id = state.map(|state| state.snapshot_id);
+        if let Some((id, noted)) = self.expected.take_if(made)
+            && let Some(snapshot_id) = snapshot_id
+        {
+            self.commit(id, snapshot_id, &noted, now_ms);
+        }
+    }
+
+    /// Takes in that the table has the commit `commit_id`, whose snapshot is `snapshot_id`, with what is
+    /// `noted` of it.
     pub(super) fn commit(
         &mut self,
         commit_id: Uuid,
         snapshot_id: i64,
-        note: impl FnOnce(&mut KnownOrders),
+        noted: &Noted,
+        now_ms: i64,
     ) {
+        self.expected = None;
         if let Some(seen) = &mut self.seen {
             seen.commit_id = Some(commit_id);
         }
@@ -147,7 +171,13 @@ impl Orders {
             self.own.pop_front();
         }
         (self.snapshot, self.head) = (Some(snapshot_id), None);
-        note(&mut self.known);
+        noted.note(&mut self.known, now_ms);
+    }
+
+    /// Returns about how many bytes of memory they take.
+    pub fn memory_bytes(&self) -> usize {
+        let expected = self.expected.as_ref();
+        self.known.memory_bytes() + expected.map_or(0, |(_, noted)| noted.memory_bytes())
     }
 }
 

@@ -99,9 +99,8 @@ fn change(orders: &mut Orders, table: &mut Table, number: u8) {
     follow(orders, table, ("1", 0));
     table.commit(number.into());
     let snapshot_id = number.into();
-    orders.commit(id(snapshot_id), snapshot_id, |known| {
-        known.note(K, Order::of(&order(number)), 0);
-    });
+    let noted = Noted::of([(K, &order(number))]);
+    orders.commit(id(snapshot_id), snapshot_id, &noted, 0);
     follow(orders, table, ("1", 0));
 }
 
@@ -194,9 +193,7 @@ fn after_a_reset_a_truncation_counts_again() {
     let (mut orders, mut table) = begun();
     let twelve = order(12);
     table.commit(12);
-    orders.commit(id(12), 12, |known| {
-        known.note_truncation(Some(Order::of(&twelve)), 0);
-    });
+    orders.commit(id(12), 12, &Noted::of_truncation(&twelve), 0);
     follow(&mut orders, &table, ("1", 0));
     assert!(orders.known().knows_truncation(Order::of(&twelve)));
     table.state.as_mut().unwrap().epoch = 1;
@@ -245,4 +242,43 @@ fn the_orders_of_a_commit_count_when_the_table_has_it() {
             "{last} {snapshot}"
         );
     }
+}
+
+// Promise: What is known of the order of changes is not lost where the answer to a commit is, and it lands behind a further try.
+#[test]
+fn the_orders_of_a_commit_that_lands_late_count() {
+    let (mut orders, mut table) = begun();
+    assert!(!pending(12).settle(&table, W, &mut orders, 0).unwrap());
+    let bytes = orders.memory_bytes();
+    follow(&mut orders, &table, ("1", 0));
+    assert!(!knows(&orders, 10));
+    // The next try failed before it was sent.
+    table.commit(12);
+    follow(&mut orders, &table, ("1", 0));
+    assert!(knows(&orders, 10));
+    assert!(bytes > orders.memory_bytes(), "it is not held twice");
+    // Another commit was made in its place.
+    let (mut orders, mut table) = begun();
+    pending(12).settle(&table, W, &mut orders, 0).unwrap();
+    change(&mut orders, &mut table, 11);
+    table.commit(12);
+    follow(&mut orders, &table, ("1", 0));
+    assert!(!knows(&orders, 9) && !knows(&orders, 10));
+}
+
+// Also where nothing is committed.
+#[test]
+fn truncations_and_rows_that_left_are_kept_for_the_window_and_no_longer() {
+    let (mut orders, mut table) = begun();
+    let (twelve, left) = (order(12), KeyNumber(8));
+    table.commit(12);
+    orders.commit(id(12), 12, &Noted::of_truncation(&twelve), 0);
+    table.commit(13);
+    orders.commit(id(13), 13, &Noted::of_left(left, &twelve), 0);
+    follow(&mut orders, &table, ("1", 1_000));
+    assert!(orders.known().knows_truncation(Order::of(&twelve)));
+    assert!(orders.known().left(left).is_some());
+    follow(&mut orders, &table, ("1", 1_001));
+    assert!(!orders.known().knows_truncation(Order::of(&twelve)));
+    assert!(orders.known().left(left).is_none() && orders.memory_bytes() == 0);
 }

@@ -45,7 +45,7 @@ use super::now_ms;
 use super::replace::ENTRIES_GONE;
 use crate::catalog::LoadedTable;
 use crate::delete::KnownDeletes;
-use crate::index::Tracked;
+use crate::index::{ROW_MISSING, Tracked};
 use crate::memory::{Draw, Memory};
 use crate::metrics::TableMetrics;
 use crate::runtime::compute;
@@ -197,8 +197,15 @@ impl Changes {
         let (wid, branch) = (attempt.wid, attempt.branch);
         compute(|| held.settle(&attempt.loaded.metadata, wid, branch)).await?;
         let tracked = self.follow(&mut held, attempt, old).await?;
-        held.tracked = Some(tracked);
+        self.keep(&mut held, tracked);
         Ok(())
+    }
+
+    /// Keeps the index for the next attempt, unless another process commits from now on.
+    fn keep(&self, held: &mut Held, tracked: Tracked) {
+        if !self.is_elsewhere.load(Ordering::Relaxed) {
+            held.tracked = Some(tracked);
+        }
     }
 
     /// Builds an attempt on a snapshot with the manifests `old`. What is read of the segments stays in
@@ -224,12 +231,13 @@ impl Changes {
         // Where the table does not have what is known of it, all of it is read anew.
         // And one that is too large gives its memory back.
         let is_wrong = |error: &Unbuilt| match error {
-            Unbuilt::Failed(error) => [ENTRIES_GONE, INDEX_TOO_LARGE].contains(&error.code()),
+            Unbuilt::Failed(error) => {
+                [ENTRIES_GONE, ROW_MISSING, INDEX_TOO_LARGE].contains(&error.code())
+            }
             Unbuilt::Unusable(..) => false,
         };
-        let is_ours = !self.is_elsewhere.load(Ordering::Relaxed);
-        if is_ours && !made.as_ref().is_err_and(is_wrong) {
-            held.tracked = Some(tracked);
+        if !made.as_ref().is_err_and(is_wrong) {
+            self.keep(&mut held, tracked);
         }
         let (built, mut pending) = made?;
         let counts = &mut pending.pending.counts;
@@ -281,7 +289,7 @@ impl Changes {
             Err(error) => {
                 // One without room gives its memory back.
                 if tracked.is_whole() && error.code() != INDEX_TOO_LARGE {
-                    held.tracked = Some(tracked);
+                    self.keep(held, tracked);
                 }
                 Err(error)
             }
@@ -338,24 +346,34 @@ impl Changes {
         self.is_elsewhere.store(true, Ordering::Relaxed);
         // A commit that is under way lets it go when it ends.
         if let Ok(mut held) = self.held.try_lock() {
-            held.tracked = None;
-            held.pending = None;
+            held.let_go();
+        }
+    }
+
+    /// A commit has ended: lets go what it put back while another process took over.
+    pub(super) async fn ended(&self) {
+        if self.is_elsewhere.load(Ordering::Relaxed) {
+            self.held.lock().await.let_go();
         }
     }
 }
 
 impl Held {
+    fn let_go(&mut self) {
+        self.tracked = None;
+        self.pending = None;
+    }
+
     /// Counts the memory that the orders take now.
     fn count_orders(&mut self) {
-        let bytes = self.orders.known().memory_bytes();
-        self.orders_held.resize(bytes as u64);
+        self.orders_held.resize(self.orders.memory_bytes() as u64);
     }
 
     /// Applies the last attempt if the table has it, and forgets it otherwise: the index stays what it was,
     /// and what came of the attempt all the same is read from the table's files.
     fn settle(&mut self, metadata: &Arc<TableMetadata>, wid: &str, branch: &str) -> Result<()> {
         let Some(Written {
-            pending,
+            mut pending,
             deletes,
             _held,
         }) = self.pending.take()

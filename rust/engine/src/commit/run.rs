@@ -154,6 +154,9 @@ impl<'a> Run<'a> {
                     }
                 }
                 Action::Done(outcomes) => {
+                    if let Some(changes) = &self.committer.changes {
+                        changes.ended().await;
+                    }
                     self.committer.learn(self.machine.remembered_was());
                     self.committer.keep_watch(self.machine.into_watch());
                     return outcomes;

@@ -211,11 +211,13 @@ pub(crate) async fn read_rows(
     }
 }
 
+/// A file has fewer rows than the index says.
+pub(crate) const ROW_MISSING: &str = "ROW_MISSING";
+
 fn row_missing(location: &str) -> SinkError {
-    SinkError::fatal(
-        "ROW_MISSING",
-        "a file has fewer rows than the index of its table says; restart the connector, which reads the \
-         index anew",
+    SinkError::retriable(
+        ROW_MISSING,
+        "a file has fewer rows than the index of its table says; the index is built anew",
     )
     .with("file", crate::redact::foreign(location))
 }

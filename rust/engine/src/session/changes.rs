@@ -45,8 +45,10 @@ const NOWHERE: Location = Location {
     file: u32::MAX,
     row: u32::MAX,
 };
-/// How long a seal waits for the second record of a change of a key.
-const NEW_KEY_AWAITED: Duration = Duration::from_secs(5);
+/// How long a seal waits for the second record of a change of a key; what asks for one by its size takes memory
+/// meanwhile.
+pub(super) const NEW_KEY_AWAITED: Duration = Duration::from_secs(5);
+pub(super) const NEW_KEY_AWAITED_FULL: Duration = Duration::from_secs(1);
 /// Deletes from a table that does not exist.
 const NO_TABLE: &str = "no-table";
 
@@ -207,10 +209,10 @@ impl OpenChanges {
     }
 
     /// Tells whether the next record most likely has the row that the last one removed: what it lacks is in
-    /// that one, so that both should be in one commit. It is not waited for if it does not come soon.
-    pub(super) fn awaits_row(&self) -> bool {
+    /// that one, so that both should be in one commit. It is not waited for if it does not come within `most`.
+    pub(super) fn awaits_row(&self, most: Duration) -> bool {
         let since = self.awaits_since.filter(|_| !self.is_full());
-        since.is_some_and(|since| since.elapsed() < NEW_KEY_AWAITED)
+        since.is_some_and(|since| since.elapsed() < most)
     }
 
     /// Makes sure of room for the changes of `rows` records.

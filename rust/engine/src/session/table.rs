@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Inbound;
-use super::changes::{OpenChanges, Reading};
+use super::changes::{NEW_KEY_AWAITED, NEW_KEY_AWAITED_FULL, OpenChanges, Reading};
 use super::counting::Waiting;
 use super::creation::refusal;
 use super::masking::Mask;
@@ -254,7 +254,18 @@ impl TableSlot {
     pub(crate) fn due(&self, hub: &Hub, machine: &TaskMachine) -> Option<bool> {
         let may_seal = machine.may_seal(self.index);
         let open = self.open.as_ref().filter(|_| may_seal)?;
-        if open.changes.as_ref().is_some_and(OpenChanges::awaits_row) {
+        let limits = &self.config;
+        let changes = open.changes.as_ref();
+        let is_full = changes.is_some_and(OpenChanges::is_full)
+            || limits.commit_rows.is_some_and(|rows| open.rows >= rows)
+            || limits
+                .commit_bytes
+                .is_some_and(|bytes| open.data_bytes() >= bytes);
+        let most = match is_full {
+            true => NEW_KEY_AWAITED_FULL,
+            false => NEW_KEY_AWAITED,
+        };
+        if changes.is_some_and(|changes| changes.awaits_row(most)) {
             return None;
         }
         let reading = self.reading.as_ref();
@@ -265,13 +276,6 @@ impl TableSlot {
         if open.opened_round.is_some_and(|opened| opened < round) {
             return Some(false);
         }
-        let limits = &self.config;
-        let changes = open.changes.as_ref();
-        let is_full = changes.is_some_and(OpenChanges::is_full)
-            || limits.commit_rows.is_some_and(|rows| open.rows >= rows)
-            || limits
-                .commit_bytes
-                .is_some_and(|bytes| open.data_bytes() >= bytes);
         is_full.then_some(true)
     }
 

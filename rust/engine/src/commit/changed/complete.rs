@@ -225,9 +225,7 @@ impl Making<'_> {
                 Ok((file.path.clone(), file.bytes))
             }
             Place::New(segment, file) => {
-                let manifests = part(segment)?.manifests.iter();
-                let mut files = manifests.flat_map(|manifest| &manifest.files);
-                let file = files.nth(file as usize).ok_or_else(lost)?;
+                let file = part(segment)?.data_file(file).ok_or_else(lost)?;
                 Ok((file.file_path().to_owned(), file.file_size_in_bytes()))
             }
             Place::Table(number) => {

@@ -11,6 +11,8 @@ use frazil_core::commit::state::WriterState;
 use frazil_core::commit::summary::FileChanges;
 use frazil_core::commit::validate::RejectReason;
 use frazil_core::control::segment::partition_number;
+use frazil_core::index::Location;
+use frazil_core::index::bases::Base;
 use frazil_core::index::changed::{LocatedChanges, Pending, SegmentChanges as RunOf};
 use frazil_core::index::files::IndexedFile;
 use frazil_core::index::pieces::Pieces;
@@ -67,7 +69,7 @@ pub(super) async fn build(
     let making = (table, memory);
     let found = (&known, &mut located);
     let files = make_rows(making, (tracked, orders), attempt, parts, found).await?;
-    note_leaving(tracked, &known, &mut located);
+    note_leaving((tracked, parts), &known, &mut located);
     failpoint::pass("commit.after-complete")?;
     let vector_of = |number| {
         let known = known.get(&path_of(tracked, number)?)?;
@@ -143,18 +145,35 @@ async fn make_rows(
 }
 
 /// Keeps in mind where the rows lie that get another key with a later record.
-fn note_leaving(tracked: &Tracked, known: &Known, located: &mut LocatedChanges) {
-    for (key, at) in located.leaving().to_vec() {
-        let Some(path) = path_of(tracked, at.file) else {
-            continue;
-        };
+fn note_leaving(
+    (tracked, parts): (&Tracked, &[&SegmentChanges]),
+    known: &Known,
+    located: &mut LocatedChanges,
+) {
+    let of_table = |at: Location| {
+        let path = path_of(tracked, at.file)?;
         let mut deletes = known.get(&path).into_iter();
         let is_gone = deletes.any(|known| known.vector.contains(u64::from(at.row)));
-        let live = tracked.live.data.get(&path).filter(|_| !is_gone);
-        if let Some(live) = live {
-            let (bytes, row) = (live.bytes, at.row);
-            located.leave(key, LeftRow { path, bytes, row });
-        }
+        let live = tracked.live.data.get(&path).filter(|_| !is_gone)?;
+        let (bytes, row) = (live.bytes, at.row);
+        Some(LeftRow { path, bytes, row })
+    };
+    // The table may never list the file of such a row.
+    let of_commit = |segment: u32, at: Location| {
+        let file = parts.get(segment as usize)?.data_file(at.file)?;
+        Some(LeftRow {
+            path: Arc::from(file.file_path()),
+            bytes: file.file_size_in_bytes(),
+            row: at.row,
+        })
+    };
+    for leaving in located.take_leaving() {
+        let row = match leaving.row {
+            Some(Base::Table(at)) => of_table(at),
+            Some(Base::New(segment, at)) => of_commit(segment, at),
+            Some(Base::Pending(..) | Base::Left(..)) | None => None,
+        };
+        located.leave(leaving, row);
     }
 }
 

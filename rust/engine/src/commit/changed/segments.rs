@@ -46,6 +46,14 @@ pub(in super::super) struct SegmentChanges {
     _held: Draw,
 }
 
+impl SegmentChanges {
+    /// Returns a data file by its number among all of the segment.
+    pub(super) fn data_file(&self, number: u32) -> Option<&DataFile> {
+        let mut files = self.manifests.iter().flat_map(|one| &one.files);
+        files.nth(usize::try_from(number).ok()?)
+    }
+}
+
 /// A manifest of a segment, and its files.
 #[derive(Debug)]
 pub(super) struct NewManifest {

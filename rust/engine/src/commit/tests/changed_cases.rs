@@ -469,6 +469,32 @@ async fn an_index_without_memory_refuses_the_commit() {
     assert!(held.uses.contains("key-index="), "{held:?}");
 }
 
+// Promise: A process that does not commit a table with changes any more gives back the memory of its index, also where it was building it.
+#[tokio::test]
+async fn an_index_that_another_process_has_taken_over_is_let_go() {
+    let mut table = filled(FormatVersion::V3).await;
+    let memory = Memory::new(None);
+    let (catalog, ident) = (table.world.catalog.clone(), table.world.ident.clone());
+    table.committer = committer(catalog, &ident, WID).with_changes(key_of_it(), memory.clone());
+    let segment = table.segment(1, 0, &[put((1, 0, 7))]).await;
+    let (_, live) = table.live().await;
+    let path = live.data.keys().last().unwrap();
+    let path = path.trim_start_matches("file://");
+    let bytes = std::fs::read(path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    // The commit is under way then, and does not come to its end.
+    table.committer.end_term();
+    let outcomes = table.committer.commit(vec![segment.clone()]).await;
+    assert_eq!(letters(&outcomes), "B", "{outcomes:?}");
+    assert_eq!(memory.usage().held, 0, "{:?}", memory.usage());
+    std::fs::write(path, bytes).unwrap();
+    table.committer.begin_term();
+    assert_eq!(letters(&table.committer.commit(vec![segment]).await), "D");
+    table.expect(&[put((1, 0, 7))]);
+    table.check().await;
+    assert!(memory.usage().held > 0);
+}
+
 // Promise: A table with changes has one owner: a process that finds a second commit of another living one of its writer id ends, and names both hosts.
 // Case: 34
 #[tokio::test]

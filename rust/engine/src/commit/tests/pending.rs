@@ -105,3 +105,45 @@ async fn a_pending_file_that_is_gone_rejects_its_segment() {
     assert_eq!(letters(&outcomes), "R", "{outcomes:?}");
     table.check().await;
 }
+
+/// Puts a file of fewer rows in the place of another, of the same length.
+fn shorten(path: &str, by: &str) -> Vec<u8> {
+    let long = std::fs::read(path).unwrap();
+    let short = std::fs::read(by).unwrap();
+    let end = short.len() - 8;
+    let footer = u32::from_le_bytes(short[end..end + 4].try_into().unwrap()) as usize + 8;
+    let (data, footer) = short.split_at(short.len() - footer);
+    let mut shortened = data.to_vec();
+    // Columns are found by where they begin.
+    shortened.resize(long.len() - footer.len(), 0);
+    shortened.extend(footer);
+    assert_eq!(shortened.len(), long.len());
+    std::fs::write(path, shortened).unwrap();
+    long
+}
+
+// Promise: Where the index of a table names a row that its file does not have, the index is built anew, without a restart.
+#[tokio::test]
+async fn an_index_that_names_a_row_that_is_not_there_is_built_anew() {
+    let mut table = Changed::new("t", FormatVersion::V3).await;
+    let many: Vec<_> = (1..2_000).map(|id| put((id, 0, id))).collect();
+    table.commit(&many).await;
+    table.commit(&[put((5_000, 1, 1))]).await;
+    let (_, live) = table.live().await;
+    let of_part = |rows| {
+        let mut files = live.data.iter();
+        let found = files.find(|(_, file)| file.rows == rows);
+        found.unwrap().0.trim_start_matches("file://").to_owned()
+    };
+    let path = of_part(1_999);
+    let whole = shorten(&path, &of_part(1));
+    let segment = table.segment(1, 0, &[lacking(1_500, 1)]).await;
+    let built = table.committer.index_counts().await.built;
+    let outcomes = table.committer.commit(vec![segment.clone()]).await;
+    assert_eq!(letters(&outcomes), "B", "{outcomes:?}");
+    assert!(table.committer.index_counts().await.built > built);
+    std::fs::write(&path, whole).unwrap();
+    assert_eq!(letters(&table.committer.commit(vec![segment]).await), "D");
+    table.expect(&[lacking(1_500, 1)]);
+    table.check().await;
+}

@@ -185,6 +185,47 @@ fn a_row_keeps_its_values_where_a_commit_lies_between_the_records_of_its_new_key
     assert_eq!(wides(&bed), wide_rows(&[(9, "one", 3)]));
 }
 
+// Promise: a row that gets another key keeps the values that it had then, also where they changed in the same commit and its new row comes in another one
+#[test]
+fn a_row_keeps_the_values_that_changed_with_its_key() {
+    // A commit that is full waits a second for the new row, and comes between.
+    let bed = tolerant(bed("cdc")).with("iceberg.table.db.orders.commit-rows", "1");
+    let task = bed.task();
+    put(&task, [create(0, 1, "one", 1)]);
+    task.until_durable(1);
+    let key = |id: i64| Value::object([("id", Value::Int64(id))]);
+    let leaves = |offset, id, to| removed(offset, id).header("__debezium.newkey", key(to));
+    let comes = |offset, id, from, place| {
+        let row = wide(id, LEFT_OUT, 3);
+        let created = change((0, offset), "c", Value::Null, row, place);
+        created.header("__debezium.oldkey", key(from))
+    };
+    put(&task, [update(1, 1, "two", 2), leaves(2, 1, 9)]);
+    task.until_durable(3);
+    put(&task, [comes(3, 9, 1, 2)]);
+    task.until_durable(4);
+    assert_eq!(wides(&bed), wide_rows(&[(9, "two", 3)]));
+    // A row that came and went in one commit.
+    put(&task, [create(4, 5, "five", 5), leaves(5, 5, 6)]);
+    task.until_durable(6);
+    put(&task, [comes(6, 6, 5, 5)]);
+    task.until_durable(7);
+    assert_eq!(wides(&bed), wide_rows(&[(6, "five", 3), (9, "two", 3)]));
+    // Of a row that nobody can read any more its new row is an error, and takes no older one.
+    put(
+        &task,
+        [
+            create(7, 1, "again", 1),
+            update(8, 1, LEFT_OUT, 2),
+            leaves(9, 1, 7),
+        ],
+    );
+    task.until_durable(10);
+    let (refused, _) = delivered(&task, (10, 11), &|| vec![comes(10, 7, 1, 9)]);
+    assert_eq!(refused, BTreeSet::from([10]));
+    assert_eq!(wides(&bed), wide_rows(&[(6, "five", 3), (9, "two", 3)]));
+}
+
 // Promise: where no row has a value that the source left out, its record is an error, or the value becomes null
 #[test]
 fn a_value_that_no_row_has_is_an_error_of_its_record() {
