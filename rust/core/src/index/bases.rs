@@ -306,7 +306,10 @@ pub(super) fn row_below(
     ranks: &Ranks<'_>,
 ) -> Option<Base> {
     let runs: Vec<&KeyRun> = parts.iter().map(|part| part.run).collect();
-    let change = runs.get(at.run as usize)?.changes().get(at.index as usize)?;
+    let change = runs
+        .get(at.run as usize)?
+        .changes()
+        .get(at.index as usize)?;
     let (partition, offset) = change.record();
     let own = Some((at.run, partition, offset));
     let versions = lay_out(key, stored, &runs, ranks);
