@@ -1,4 +1,5 @@
 use super::*;
+use crate::control::absent::AbsentRecords;
 use crate::commit::test_support;
 
 const WID: &str = "0123456789abcdef";
@@ -301,6 +302,7 @@ fn nothing_of_a_session_follows_a_segment_that_was_lost() {
         Answer::Fenced { epoch: 2 },
         Answer::Rejected {
             reason: "x".to_owned(),
+            absent: AbsentRecords::default(),
         },
         Answer::Blocked {
             reason: "x".to_owned(),
