@@ -1,6 +1,6 @@
 use super::*;
-use crate::control::absent::AbsentRecords;
 use crate::commit::test_support;
+use crate::control::absent::AbsentRecords;
 
 const WID: &str = "0123456789abcdef";
 const HOUR: u64 = 3_600_000;
