@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn rows_that_left_their_keys_are_kept_for_the_window() {
-        let mut known = KnownOrders::new(1_000, 1 << 20);
+        let mut known = KnownOrders::new(1_000, 1 << 24);
         let at = |row| LeftRow {
             path: "a".into(),
             bytes: 7,

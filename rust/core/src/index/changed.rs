@@ -15,7 +15,6 @@ use super::table::{Delta, Index};
 use crate::change::Order;
 use crate::change::keyrun::{Effect, KeyRun, RunChange};
 use crate::change::window::{KnownOrders, LeftRow};
-use crate::commit::outcome::is_made_by;
 use crate::commit::view::TableView;
 use crate::delete::DeletionVector;
 use crate::error::Result;
@@ -381,8 +380,8 @@ pub struct Pending {
 
 impl Pending {
     /// Reads from the table what became of the attempt: its orders are remembered when the table has its
-    /// commit, and kept in case that it comes to have it; and it tells whether its snapshot is in the history of `branch`. Then the index changes by the
-    /// delta; otherwise what came of it is read from the table's files.
+    /// commit, and kept in case that it comes to have it; and it tells whether its snapshot is in the history of
+    /// `branch`. Then the index changes by the delta; otherwise what came of it is read from the table's files.
     ///
     /// # Errors
     ///
@@ -398,13 +397,16 @@ impl Pending {
         let snapshot_id = self.snapshot_id;
         let is_there = table.has_snapshot(snapshot_id) && table.is_in_history(branch, snapshot_id);
         // Another attempt of the same commit made the same changes, in a snapshot of its own.
-        let made = state.filter(|state| is_made_by(Some(state), self.commit_id));
-        let made_in = made.map(|state| state.snapshot_id);
+        let made_in = orders.made_in((table, branch), state.as_ref(), self.commit_id);
         let made_in = Some(snapshot_id).filter(|_| is_there).or(made_in);
         let noted = std::mem::take(&mut self.noted);
         match made_in.or(skipped(Rule::NotedWhenThere, snapshot_id)) {
             Some(made_in) => orders.commit(self.commit_id, made_in, &noted, now_ms),
-            None => orders.expect(self.commit_id, noted),
+            None => {
+                // The commit before it may be there by now.
+                orders.find_expected((table, branch), state.as_ref(), now_ms);
+                orders.expect(self.commit_id, snapshot_id, noted);
+            }
         }
         Ok(is_there || skipped(Rule::IndexWhenThere, snapshot_id).is_some())
     }

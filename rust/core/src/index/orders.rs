@@ -7,7 +7,7 @@
 //! |---|---|
 //! | another writer commits rows, deletes or compactions | they count: the source's changes are as old as they were |
 //! | another process commits changes | forgotten: it may have emptied the table, and its orders are not known |
-//! | a commit whose answer was lost is there after all | its orders count, unless another one was begun meanwhile: then the same |
+//! | a commit whose answer was lost is there after all | its orders count, unless another one was made meanwhile: then the same |
 //! | the table is rolled back behind the last commit | forgotten: the table does not have what they are of |
 //! | the snapshot of the last commit expires | kept, while it can be told from what is left that there was no rollback |
 //! | the catalog answers with a table from before the last commit | nothing: no commit can be built on that |
@@ -51,7 +51,15 @@ pub struct Orders {
     /// The last commits of this process, the newest last.
     own: VecDeque<Uuid>,
     /// What a commit changes that the table does not have yet, and may come to have.
-    expected: Option<(Uuid, Noted)>,
+    expected: Option<Expected>,
+}
+
+#[derive(Debug)]
+struct Expected {
+    commit_id: Uuid,
+    /// The snapshots of its attempts so far.
+    attempts: Vec<i64>,
+    noted: Noted,
 }
 
 /// Commits of which the process knows that they are its own.
@@ -97,7 +105,7 @@ impl Orders {
         now_ms: i64,
     ) -> Result<()> {
         let state = table.writer_state(wid, branch)?;
-        self.find_expected(state.as_ref(), now_ms);
+        self.find_expected((table, branch), state.as_ref(), now_ms);
         let now = Seen {
             keys,
             commit_id: state.as_ref().map(|state| state.commit_id),
@@ -138,18 +146,51 @@ impl Orders {
         self.snapshot.is_some_and(is_gone) && enforced(Rule::OrdersOfRollback)
     }
 
-    /// Keeps what the commit `commit_id` changes until the table shows it, or another one.
-    pub(super) fn expect(&mut self, commit_id: Uuid, noted: Noted) {
-        self.expected = Some((commit_id, noted));
+    /// Keeps what the commit `commit_id` changes, of which the attempt `snapshot_id` was made, until the table
+    /// shows it, or another one.
+    pub(super) fn expect(&mut self, commit_id: Uuid, snapshot_id: i64, noted: Noted) {
+        let before = self.expected.take();
+        let before = before.filter(|one| one.commit_id == commit_id);
+        let mut attempts = before.map_or_else(Vec::new, |one| one.attempts);
+        attempts.push(snapshot_id);
+        self.expected = Some(Expected {
+            commit_id,
+            attempts,
+            noted,
+        });
     }
 
-    fn find_expected(&mut self, state: Option<&WriterState>, now_ms: i64) {
-        let made = |(id, _): &mut (Uuid, Noted)| is_made_by(state, *id);
-        let snapshot_id = state.map(|state| state.snapshot_id);
-        if let Some((id, noted)) = self.expected.take_if(made)
-            && let Some(snapshot_id) = snapshot_id
+    /// Returns the snapshot in which the table, whose writer has the state `state`, has the commit `commit_id`,
+    /// if it has it.
+    pub(super) fn made_in<V: TableView>(
+        &self,
+        (table, branch): (&V, &str),
+        state: Option<&WriterState>,
+        commit_id: Uuid,
+    ) -> Option<i64> {
+        let state = state.filter(|state| is_made_by(Some(state), commit_id))?;
+        // After a reset the state does not say which one it is.
+        let expected = self.expected.iter();
+        let expected = expected.filter(|one| one.commit_id == commit_id);
+        let mut attempts = expected.flat_map(|one| one.attempts.iter().copied());
+        let found = attempts.find(|id| table.has_snapshot(*id) && table.is_in_history(branch, *id));
+        Some(found.unwrap_or(state.snapshot_id))
+    }
+
+    /// Notes what the table has come to have since.
+    pub(super) fn find_expected<V: TableView>(
+        &mut self,
+        (table, branch): (&V, &str),
+        state: Option<&WriterState>,
+        now_ms: i64,
+    ) {
+        let Some(commit_id) = self.expected.as_ref().map(|one| one.commit_id) else {
+            return;
+        };
+        if let Some(made_in) = self.made_in((table, branch), state, commit_id)
+            && let Some(expected) = self.expected.take()
         {
-            self.commit(id, snapshot_id, &noted, now_ms);
+            self.commit(commit_id, made_in, &expected.noted, now_ms);
         }
     }
 
@@ -171,7 +212,7 @@ impl Orders {
     /// Returns about how many bytes of memory they take.
     pub fn memory_bytes(&self) -> usize {
         let expected = self.expected.as_ref();
-        self.known.memory_bytes() + expected.map_or(0, |(_, noted)| noted.memory_bytes())
+        self.known.memory_bytes() + expected.map_or(0, |one| one.noted.memory_bytes())
     }
 }
 

@@ -257,6 +257,13 @@ fn the_orders_of_a_commit_that_lands_late_count() {
     follow(&mut orders, &table, ("1", 0));
     assert!(knows(&orders, 10));
     assert!(bytes > orders.memory_bytes(), "it is not held twice");
+    // Another commit was begun meanwhile, and not made.
+    let (mut orders, mut table) = begun();
+    pending(12).settle(&table, W, &mut orders, 0).unwrap();
+    table.commit(12);
+    pending(13).settle(&table, W, &mut orders, 0).unwrap();
+    follow(&mut orders, &table, ("1", 0));
+    assert!(knows(&orders, 10));
     // Another commit was made in its place.
     let (mut orders, mut table) = begun();
     pending(12).settle(&table, W, &mut orders, 0).unwrap();
@@ -264,6 +271,41 @@ fn the_orders_of_a_commit_that_lands_late_count() {
     table.commit(12);
     follow(&mut orders, &table, ("1", 0));
     assert!(!knows(&orders, 9) && !knows(&orders, 10));
+}
+
+// After a reset the table does not say which of the attempts of a commit was made.
+#[test]
+fn the_orders_of_a_commit_that_lands_late_count_after_a_reset() {
+    let landed = || {
+        let (mut orders, mut table) = begun();
+        pending(12).settle(&table, W, &mut orders, 0).unwrap();
+        table.commit(12);
+        let state = table.state.as_mut().unwrap();
+        (state.epoch, state.snapshot_id) = (1, -1);
+        // The last of two attempts, which was not made.
+        let mut last = pending(12);
+        last.snapshot_id = 13;
+        assert!(!last.settle(&table, W, &mut orders, 0).unwrap());
+        (orders, table)
+    };
+    let (mut orders, mut table) = landed();
+    table.branch.push(14);
+    follow(&mut orders, &table, ("1", 0));
+    assert!(knows(&orders, 10));
+    // It went with a rollback, before or after it was seen.
+    table.branch.retain(|id| *id < 12);
+    table.others.push(12);
+    follow(&mut orders, &table, ("1", 0));
+    assert!(!knows(&orders, 10));
+    let (mut orders, mut table) = begun();
+    pending(12).settle(&table, W, &mut orders, 0).unwrap();
+    table.commit(12);
+    table.branch.retain(|id| *id < 12);
+    table.others.push(12);
+    let state = table.state.as_mut().unwrap();
+    (state.epoch, state.snapshot_id) = (1, -1);
+    follow(&mut orders, &table, ("1", 0));
+    assert!(!knows(&orders, 10));
 }
 
 // Also where nothing is committed.
