@@ -1,5 +1,7 @@
 //! Rows that the commit finishes: attempts that are lost, owners that come and go, files that are gone.
 
+use frazil_core::commit::validate::RejectReason;
+
 use super::changed::{Changed, delete, lacking, put};
 use super::changed_races::{Racing, Turn};
 use super::*;
