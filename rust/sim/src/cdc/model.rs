@@ -140,7 +140,8 @@ impl Model {
         for rows in self.rows.values_mut() {
             rows.drain(..rows.len().saturating_sub(1));
         }
-        self.unsure.clear();
+        // Of a key with several rows that stays it is as little known as before which one does.
+        self.unsure.retain(|key| stays.contains(key));
         for (at, ..) in empties {
             match &at.order {
                 None => {
