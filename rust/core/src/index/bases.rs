@@ -75,6 +75,8 @@ pub(super) struct Bases {
     known: BTreeMap<KeyNumber, Box<[u8]>>,
     left: BTreeMap<KeyNumber, u32>,
     incomplete: Vec<(KeyNumber, Incomplete)>,
+    /// What all of that takes, about.
+    bytes: usize,
 }
 
 /// A row that a key had, or that it had none.
@@ -109,6 +111,7 @@ impl Bases {
                 if change.moves {
                     let (partition, offset) = change.record();
                     self.moved.insert((segment, partition, offset), change.key);
+                    self.bytes += KEY_BYTES;
                 }
                 if is_pending || change.moves {
                     keys.insert(change.key);
@@ -127,11 +130,16 @@ impl Bases {
             let stays = survivors.as_ref().is_none_or(|keys| keys.contains(&key));
             let stored = index.get(key).filter(|_| stays);
             let versions = lay_out(key, stored, &runs, ranks);
+            let orders = versions.iter().filter_map(|version| version.order.as_ref());
+            let orders: usize = orders.map(|one| one.len()).sum();
+            self.bytes += KEY_BYTES + versions.capacity() * size_of::<Version>() + orders;
             self.keys.insert(key, versions);
             if let Some(order) = ranks.known_order(key) {
+                self.bytes += KEY_BYTES + order.bytes().len();
                 self.known.insert(key, Box::from(order.bytes()));
             }
             if let Some(left) = ranks.left(key) {
+                self.bytes += KEY_BYTES;
                 self.left.insert(key, left.row);
             }
         }
@@ -152,6 +160,7 @@ impl Bases {
             record: change.record(),
             bases: Vec::new(),
         };
+        self.bytes += size_of::<(KeyNumber, Incomplete)>();
         self.incomplete.push((key, row));
     }
 
@@ -164,9 +173,7 @@ impl Bases {
             let versions = self.keys.get(&key).map_or(&[][..], Vec::as_slice);
             let own = versions.iter().position(|one| one.record == Some(record));
             let place = own.unwrap_or(versions.len());
-            let mut bases = Vec::new();
-            self.follow(key, place, &mut bases, &mut BTreeSet::new());
-            row.bases = bases;
+            row.bases = self.follow(key, place);
             row
         };
         incomplete.into_iter().map(find).collect()
@@ -174,77 +181,61 @@ impl Bases {
 
     /// Returns about how many bytes of memory they take.
     pub(super) fn memory_bytes(&self) -> usize {
-        let versions = self.keys.values().map(|versions| {
-            let orders = versions.iter().filter_map(|version| version.order.as_ref());
-            KEY_BYTES
-                + versions.len() * size_of::<Version>()
-                + orders.map(|one| one.len()).sum::<usize>()
-        });
-        let known = self.known.values().map(|order| KEY_BYTES + order.len());
-        let small = self.moved.len() + self.left.len();
-        let incomplete = self.incomplete.iter().map(|(_, row)| row.memory_bytes());
-        versions.sum::<usize>()
-            + known.sum::<usize>()
-            + small * KEY_BYTES
-            + incomplete.sum::<usize>()
+        self.bytes
     }
 
     fn versions(&self, key: KeyNumber) -> &[Version] {
         self.keys.get(&key).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds the rows that the row at `place` among those of its key takes its values from; tells whether one
-    /// is complete. Each row is followed once: without orders, keys that are swapped could go around for
-    /// ever.
-    fn follow(
-        &self,
-        key: KeyNumber,
-        place: usize,
-        bases: &mut Vec<Base>,
-        seen: &mut BTreeSet<(KeyNumber, usize)>,
-    ) -> bool {
-        if !seen.insert((key, place)) {
-            return false;
-        }
-        if let Some(before) = self.came_before(key, place) {
-            return self.below(key, before + 1, bases, seen);
-        }
-        let version = self.versions(key).get(place);
-        let complete = match version.and_then(|version| self.left(version)) {
-            Some((old, Left::At(place))) => self.below(old, place, bases, seen),
-            Some((_, Left::Before(base))) => {
-                bases.push(base);
-                true
+    /// Returns the rows that the row at `place` among those of its key takes its values from, the nearest first,
+    /// up to one that is complete. Each row is followed once: without orders, keys that are swapped could go
+    /// around for ever. A key may have any number of changes that lack values, each of which is a step.
+    fn follow(&self, key: KeyNumber, place: usize) -> Vec<Base> {
+        let mut bases = Vec::new();
+        let mut seen = BTreeSet::new();
+        // What is below a place of a key is yet to be looked at; the last one first, and the others where it
+        // ends without a complete row.
+        let mut to_do: Vec<(KeyNumber, usize)> = Vec::new();
+        let mut next = Some((key, place));
+        loop {
+            if let Some((key, place)) = next.take().filter(|row| seen.insert(*row)) {
+                let version = self.versions(key).get(place);
+                if let Some(before) = self.came_before(key, place) {
+                    to_do.push((key, before + 1));
+                } else {
+                    match version.and_then(|version| self.left(version)) {
+                        Some((_, Left::Before(base))) => {
+                            bases.push(base);
+                            return bases;
+                        }
+                        Some((old, Left::At(at))) => to_do.extend([(key, place), (old, at)]),
+                        None => to_do.push((key, place)),
+                    }
+                }
             }
-            None => false,
-        };
-        complete || self.below(key, place, bases, seen)
+            let Some((key, place)) = to_do.pop() else {
+                return bases;
+            };
+            match self.below(key, place) {
+                Some((_, What::Whole(base))) => {
+                    bases.push(base);
+                    return bases;
+                }
+                Some((at, What::Lacking(base))) => {
+                    bases.push(base);
+                    next = Some((key, at));
+                }
+                Some((_, What::Marked | What::Removed)) | None => {}
+            }
+        }
     }
 
-    /// As [`follow`](Self::follow), of what is below `place` among the rows of a key.
-    fn below(
-        &self,
-        key: KeyNumber,
-        place: usize,
-        bases: &mut Vec<Base>,
-        seen: &mut BTreeSet<(KeyNumber, usize)>,
-    ) -> bool {
+    /// Returns what is next below `place` among the rows of a key, and where: a mark is none.
+    fn below(&self, key: KeyNumber, place: usize) -> Option<(usize, What)> {
         let versions = self.versions(key).iter().enumerate().take(place);
-        for (at, version) in versions.rev() {
-            match version.what {
-                What::Whole(base) => {
-                    bases.push(base);
-                    return true;
-                }
-                What::Lacking(base) => {
-                    bases.push(base);
-                    return self.follow(key, at, bases, seen);
-                }
-                What::Marked => {}
-                What::Removed => return false,
-            }
-        }
-        false
+        let mut below = versions.rev().map(|(at, version)| (at, version.what));
+        below.find(|(_, what)| *what != What::Marked)
     }
 
     /// Returns where below `place` is the same change, delivered before: its row has the values then.
@@ -306,7 +297,10 @@ pub(super) fn row_below(
     ranks: &Ranks<'_>,
 ) -> Option<Base> {
     let runs: Vec<&KeyRun> = parts.iter().map(|part| part.run).collect();
-    let change = runs.get(at.run as usize)?.changes().get(at.index as usize)?;
+    let change = runs
+        .get(at.run as usize)?
+        .changes()
+        .get(at.index as usize)?;
     let (partition, offset) = change.record();
     let own = Some((at.run, partition, offset));
     let versions = lay_out(key, stored, &runs, ranks);

@@ -214,6 +214,36 @@ fn a_row_that_left_its_key_in_an_earlier_commit_is_found_where_it_was_marked() {
     assert_eq!(find(&index(&[1]), &known, &moved), [(2, vec![])]);
 }
 
+// Promise: A row may have any number of changes that lack values in one commit: they are followed one by one.
+#[test]
+fn a_key_may_have_any_number_of_changes_that_lack_values() {
+    const CHANGES: u32 = 200_000;
+    let mut run = KeyRun::default();
+    for number in 0..CHANGES {
+        let change = RunChange::new(
+            KeyNumber(7),
+            Effect::Pending(row(0, number)),
+            (0, number.into()),
+        );
+        run.push(&change, None).unwrap();
+    }
+    let ranges = [range()];
+    let parts = [SegmentChanges {
+        run: &run,
+        ranges: &ranges,
+        files: &[],
+    }];
+    let mut located = LocatedChanges::begin(&index(&[7]), Vec::new());
+    located.add(&index(&[7]), &nothing_known(), &parts).unwrap();
+    located.finish();
+    let [found] = located.incomplete() else {
+        panic!("one row is to be made");
+    };
+    let below = (0..CHANGES - 1).rev();
+    let below = below.map(|number| Base::Pending(0, row(0, number)));
+    assert!(found.bases.iter().copied().eq(below.chain([OF_TABLE])));
+}
+
 #[test]
 fn a_truncation_leaves_nothing_below() {
     let known = nothing_known();
