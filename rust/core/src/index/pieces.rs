@@ -30,6 +30,8 @@ struct Reading<S> {
     run: KeyRun,
     /// The number of its changes that were taken.
     taken: usize,
+    /// How many changes came the last time.
+    step: usize,
     is_over: bool,
 }
 
@@ -40,6 +42,7 @@ impl<S: MoreChanges> Pieces<S> {
             source,
             run: KeyRun::default(),
             taken: 0,
+            step: 0,
             is_over: false,
         });
         Pieces {
@@ -86,9 +89,10 @@ impl<S: MoreChanges> Pieces<S> {
 }
 
 impl<S: MoreChanges> Reading<S> {
-    /// Reads on when all was taken.
+    /// Reads on when half was taken. A piece ends with the run whose last key is the least: were each read on
+    /// only when it is that one, there would be a piece for every step of every run.
     fn fill(&mut self) -> Result<()> {
-        while !self.is_over && self.taken == self.run.len() {
+        while !self.is_over && 2 * (self.run.len() - self.taken) <= self.step {
             self.grow()?;
         }
         Ok(())
@@ -106,7 +110,9 @@ impl<S: MoreChanges> Reading<S> {
             self.run = rest;
         }
         self.taken = 0;
+        let before = self.run.len();
         self.is_over |= !self.source.more(&mut self.run)?;
+        self.step = self.run.len() - before;
         Ok(())
     }
 

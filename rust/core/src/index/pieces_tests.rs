@@ -113,6 +113,30 @@ fn pieces_have_all_changes_and_part_no_key() {
 }
 
 #[test]
+fn the_number_of_pieces_does_not_grow_with_the_number_of_runs() {
+    const CHANGES: usize = 6_400;
+    const STEP: usize = 64;
+    let mut random = Random(3);
+    let runs = (0..32).map(|_| {
+        let mut run = KeyRun::default();
+        for offset in 0..CHANGES as i64 {
+            let key = KeyNumber(u128::from(random.below(1 << 30)) + 1);
+            let change = RunChange::new(key, Effect::Delete, (0, offset));
+            run.push(&change, None).unwrap();
+        }
+        run.sort();
+        run
+    });
+    let runs: Vec<KeyRun> = runs.collect();
+    let (mut pieces, mut count) = (pieces(&runs, STEP), 0);
+    while pieces.next_piece().unwrap().is_some() {
+        count += 1;
+    }
+    // Each has a step of every run at best.
+    assert!(count < 4 * CHANGES / STEP, "{count} pieces");
+}
+
+#[test]
 fn what_is_held_does_not_grow_with_the_number_of_changes() {
     let mut run = KeyRun::default();
     for key in 0..100_000u32 {
