@@ -1,6 +1,6 @@
 //! What the segments of a commit change: their key runs, and the new files that these are about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -64,14 +64,16 @@ pub(super) struct NewManifest {
 }
 
 /// Reads what the attempt's segments change, as far as `read` does not have it. What it has by other keys
-/// than those of the index, which an earlier attempt had, is read and judged anew.
+/// than those of the index, which an earlier attempt had, is read and judged anew. What it has of segments of
+/// other commits is let go: those of one call may be many times what one commit has memory for.
 pub(super) async fn read(
     tracked: &Tracked,
     attempt: &ChangedAttempt<'_>,
     memory: &Arc<Memory>,
     read: &mut BTreeMap<usize, SegmentChanges>,
 ) -> Result<(), Unbuilt> {
-    read.retain(|_, known| known.keys == *tracked.keys());
+    let batch: BTreeSet<usize> = attempt.segments.iter().map(|(index, _)| *index).collect();
+    read.retain(|index, known| batch.contains(index) && known.keys == *tracked.keys());
     let missing = attempt.segments.iter();
     let missing = missing.filter(|(index, _)| !read.contains_key(index));
     let reads = missing.map(|(index, segment)| async move {

@@ -169,7 +169,7 @@ async fn a_segment_that_comes_again_changes_nothing() {
 }
 
 /// Gives the table a committer with a pool of its own.
-fn with_memory(table: &mut Changed) -> Arc<Memory> {
+pub(super) fn with_memory(table: &mut Changed) -> Arc<Memory> {
     let memory = Memory::new(None);
     let (catalog, ident) = (table.world.catalog.clone(), table.world.ident.clone());
     table.committer = committer(catalog, &ident, WID).with_changes(key_of_it(), memory.clone());
@@ -177,7 +177,7 @@ fn with_memory(table: &mut Changed) -> Arc<Memory> {
 }
 
 /// As [`with_memory`], of which a task has its guarantee, and as much is left.
-fn with_pool(table: &mut Changed) -> (Arc<Memory>, Account) {
+pub(super) fn with_pool(table: &mut Changed) -> (Arc<Memory>, Account) {
     let memory = with_memory(table);
     let settings = [
         ("name", "orders"),
@@ -245,6 +245,35 @@ async fn a_commit_has_as_many_changes_as_there_is_memory_for() {
     }
     assert_eq!(letters(&table.committer.commit(all).await), "DDD");
     assert_eq!(table.world.snapshots().await, before + 4);
+    table.check().await;
+}
+
+// Promise: What a commit of changes has read is let go when it is over, also where many commits follow in one go.
+#[tokio::test]
+async fn a_commit_lets_go_what_the_one_before_has_read() {
+    let mut table = Changed::new("t", FormatVersion::V3).await;
+    let (memory, _account) = with_pool(&mut table);
+    // Fifty files for each segment, which are known while its commit is made.
+    let ops = |value| -> Vec<Op> {
+        (0..2_000)
+            .map(|id| put((id, (id % 50) as i32, value)))
+            .collect()
+    };
+    table.commit(&ops(0)).await;
+    let mut all = Vec::new();
+    for value in 1..=8 {
+        all.push(table.segment(1, 0, &ops(value)).await);
+        table.expect(&ops(value));
+    }
+    let before = table.world.snapshots().await;
+    let others = memory.draw(Use::Rewrites, memory.room() - 1_200_000);
+    let held = memory.usage().held;
+    assert_eq!(letters(&table.committer.commit(all).await), "DDDDDDDD");
+    assert_eq!(table.world.snapshots().await, before + 8);
+    let more = memory.usage().peak - held;
+    println!("MORE {more}");
+    assert!(more < 700_000, "{more} bytes");
+    drop(others);
     table.check().await;
 }
 
