@@ -4,10 +4,12 @@ mod audit;
 mod catch;
 mod kept;
 mod keys;
+mod rows;
 mod tracked;
 
 pub use audit::{Audit, RowPlace, audit};
 use catch::{Ahead, Reader, Reading, catch_up};
 pub use keys::read_key_columns;
-pub(crate) use keys::{ROW_MISSING, key_columns, read_footer, read_rows};
+pub(crate) use keys::{key_columns, read_footer};
+pub(crate) use rows::{ROW_MISSING, RowFile};
 pub(crate) use tracked::Tracked;

@@ -19,7 +19,7 @@ use crate::error::{Result, SinkError};
 /// The name of the column that says what a row lacks.
 pub const LACKS: &str = "frazil.lacks";
 /// Its field id: below those that Iceberg keeps for itself, and above all that a table comes to.
-const LACKS_ID: i32 = 2_147_000_000;
+pub const LACKS_ID: i32 = 2_147_000_000;
 
 /// A file with pending rows of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -174,6 +174,11 @@ impl LocatedChanges {
         self.noted.left.push((leaving.key, leaving.order, row));
     }
 
+    /// Returns how many keys change.
+    pub fn keys(&self) -> usize {
+        self.located.keys()
+    }
+
     /// Returns the rows that are yet to be made, by their keys.
     pub fn incomplete(&self) -> &[Incomplete] {
         &self.incomplete
@@ -190,7 +195,7 @@ impl LocatedChanges {
         rows: &BTreeMap<KeyNumber, Location>,
         nulled: u64,
     ) -> Result<()> {
-        self.incomplete.clear();
+        self.incomplete = Vec::new();
         self.located.counts.completed = rows.len() as u64;
         self.located.counts.nulled = nulled;
         self.located.complete(files, rows)

@@ -371,6 +371,11 @@ impl Located {
                 .sum::<usize>()
     }
 
+    /// Returns how many keys change.
+    pub fn keys(&self) -> usize {
+        self.winners.iter().map(Vec::len).sum()
+    }
+
     /// Takes in the rows that were made, in `files`, which come behind the commit's other new files. A key
     /// that none was made for has no row afterwards.
     ///

@@ -310,13 +310,13 @@ impl Index {
             .count()
     }
 
-    /// Returns the bytes that the index needs on the heap to take the keys of `delta`, the rewriting of its
-    /// largest shard included.
-    pub fn bytes_with(&self, delta: &Delta) -> u64 {
+    /// Returns the bytes that the index needs on the heap to take the changes of so many keys, the rewriting of
+    /// its largest shard included.
+    pub fn bytes_with(&self, keys: usize) -> u64 {
         let entry_bytes = (self.form.bits() as usize).div_ceil(8) + 8;
         let largest = self.shards.iter().map(|shard| shard.len() * entry_bytes);
         let largest = largest.max().unwrap_or_default();
-        let new = delta.len().saturating_mul(entry_bytes);
+        let new = keys.saturating_mul(entry_bytes);
         let needed = self.memory().heap.saturating_add(largest);
         needed.saturating_add(new) as u64
     }

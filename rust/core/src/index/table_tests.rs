@@ -158,7 +158,7 @@ fn an_index_that_would_not_fit_is_refused_before_the_commit() {
         changes: vec![changes],
     };
     let allowed = |now, ever| Allowed { now, ever };
-    let needed = index.bytes_with(&delta);
+    let needed = index.bytes_with(delta.len());
     let error = check_bytes(needed, allowed(1 << 20, 1 << 20)).unwrap_err();
     assert_eq!(error.code(), "INDEX_TOO_LARGE");
     let error = check_bytes(needed, allowed(1 << 20, 4 << 20)).unwrap_err();
@@ -173,7 +173,7 @@ fn an_index_that_would_not_fit_is_refused_before_the_commit() {
     };
     let memory = index.memory().heap;
     assert!(memory < 1_100_000, "{memory}");
-    assert!(index.bytes_with(&none) > memory as u64);
+    assert!(index.bytes_with(none.len()) > memory as u64);
     let expected = Index::bytes_for(KeyForm::Exact, 100_000, 1, 100_000);
     let near = expected / 4..expected;
     assert!(near.contains(&(memory as u64)), "{memory} of {expected}");

@@ -16,6 +16,7 @@ mod aligned;
 mod complete;
 mod deletes;
 mod segments;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,11 +51,23 @@ use crate::memory::{Draw, Memory};
 use crate::metrics::TableMetrics;
 use crate::runtime::compute;
 
-pub(super) use segments::SegmentChanges;
+use complete::Completed;
+use segments::SegmentChanges;
+
+/// What the attempts of one call keep of one another.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// What was read of segments, by their indexes.
+    segments: BTreeMap<usize, SegmentChanges>,
+    /// The rows that lacked values, as the last attempt made them.
+    completed: Option<Completed>,
+}
 
 /// Memory of one change while its commit is made, about: as it is stored, where its row is, its order, and
 /// the row that it deletes.
 const CHANGE_BYTES: u64 = 160;
+/// The same where rows may lack values: the changes of their keys, the rows below them, and where they lie.
+const LACKING_BYTES: u64 = 480;
 /// Changes that a commit may have, whatever else is in memory.
 const CHANGES_MIN: u64 = if cfg!(test) { 100 } else { 16 << 10 };
 
@@ -67,6 +80,8 @@ pub struct ChangedTable {
     pub case_insensitive: bool,
     /// What becomes of values that no row has.
     pub absent: AbsentPolicy,
+    /// Whether there may be rows that lack values.
+    pub may_lack: bool,
     /// What the configuration says of how files are written.
     pub write_props: BTreeMap<String, String>,
 }
@@ -78,6 +93,7 @@ impl ChangedTable {
         let unavailable = changes.unavailable.as_ref();
         Some(ChangedTable {
             absent: unavailable.map_or(AbsentPolicy::default(), |one| one.absent),
+            may_lack: unavailable.is_some() || changes.soft_delete.is_some(),
             write_props: config.write_props.clone(),
             id_columns: config.id_columns.clone(),
             case_insensitive: config.case_insensitive,
@@ -209,12 +225,12 @@ impl Changes {
     }
 
     /// Builds an attempt on a snapshot with the manifests `old`. What is read of the segments stays in
-    /// `read` for the next attempt.
+    /// `read` for the next attempt, and the rows that were made.
     pub(super) async fn build(
         &self,
         attempt: &ChangedAttempt<'_>,
         old: Vec<ManifestFile>,
-        read: &mut BTreeMap<usize, SegmentChanges>,
+        read: &mut Read,
     ) -> Result<Built, Unbuilt> {
         let metadata = &attempt.loaded.metadata;
         let mut held = self.held.lock().await;
@@ -302,17 +318,29 @@ impl Changes {
         orders: &KnownOrders,
         attempt: &ChangedAttempt<'_>,
         old: Vec<ManifestFile>,
-        read: &mut BTreeMap<usize, SegmentChanges>,
+        read: &mut Read,
     ) -> Result<(Built, Written), Unbuilt> {
-        segments::read(tracked, attempt, &self.memory, read).await?;
+        let Read {
+            segments,
+            completed,
+        } = read;
+        segments::read(tracked, attempt, &self.memory, segments).await?;
         let parts: Vec<&SegmentChanges> = attempt
             .segments
             .iter()
-            .filter_map(|(index, _)| read.get(index))
+            .filter_map(|(index, _)| segments.get(index))
             .collect();
         let held = self.memory.draw(Use::Commits, 0);
         let made_for = (&self.table, &self.memory);
-        deletes::build(made_for, (tracked, orders), attempt, old, &parts, held).await
+        deletes::build(
+            made_for,
+            (tracked, orders),
+            attempt,
+            old,
+            (&parts, completed),
+            held,
+        )
+        .await
     }
 
     /// Takes in what the table shows of the last attempt.
@@ -326,7 +354,11 @@ impl Changes {
 
     /// Returns how many changes one commit may have: what half of the free memory is enough for.
     pub(super) fn changes_max(&self) -> u64 {
-        let enough = self.memory.room() / 2 / CHANGE_BYTES;
+        let each = match self.table.may_lack {
+            true => LACKING_BYTES,
+            false => CHANGE_BYTES,
+        };
+        let enough = self.memory.room() / 2 / each;
         enough.clamp(CHANGES_MIN, COMMIT_CHANGES_MAX)
     }
 

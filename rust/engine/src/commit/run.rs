@@ -1,7 +1,6 @@
 //! Executes what the commit loop of `frazil_core::commit::attempt` asks for: loads the table, looks
 //! at manifests, builds and submits the request, and waits. It decides nothing.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -26,7 +25,7 @@ use iceberg::spec::ManifestFile;
 use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
-use super::changed::{Built, ChangedAttempt, SegmentChanges, Unbuilt};
+use super::changed::{Built, ChangedAttempt, Read, Unbuilt};
 use super::committer::TableCommitter;
 use super::list::{old_manifests, write_manifest_list};
 use super::looks::Looks;
@@ -77,8 +76,8 @@ pub(super) struct Run<'a> {
     merger: Merger,
     /// The manifest list of the attempt under way, and where it is.
     written: Option<(String, Bytes)>,
-    /// What was read of segments with changes, by their indexes.
-    changes: BTreeMap<usize, SegmentChanges>,
+    /// What was read of segments with changes.
+    changes: Read,
     course: Course,
 }
 
@@ -120,7 +119,7 @@ impl<'a> Run<'a> {
             committer,
             merger: Merger::default(),
             written: None,
-            changes: BTreeMap::new(),
+            changes: Read::default(),
             course: Course::default(),
         }
     }

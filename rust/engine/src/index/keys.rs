@@ -9,8 +9,8 @@ use arrow_schema::Fields;
 use bytes::Bytes;
 use frazil_core::{Result, SinkError};
 use futures::future::BoxFuture;
-use futures::{FutureExt, TryStreamExt};
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection};
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream};
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::{ParquetError, Result as ParquetResult};
@@ -23,8 +23,15 @@ pub(super) const BATCH_ROWS: usize = 8_192;
 /// Bytes at the end of a file that are read at once.
 const FOOTER_BYTES: usize = 64 << 10;
 
+/// Ranges of a file that are read at the same time.
+const RANGES: usize = 8;
+/// Bytes between two ranges that are read together all the same, and of such a read.
+const GAP_BYTES: u64 = 16 << 10;
+const JOINED_BYTES: u64 = 8 << 20;
+
 /// A Parquet file in a store.
-struct StoredFile {
+#[derive(Clone)]
+pub(super) struct StoredFile {
     storage: TableStorage,
     location: String,
     bytes: u64,
@@ -32,11 +39,73 @@ struct StoredFile {
     by_pages: bool,
 }
 
+impl StoredFile {
+    /// Names the file at `location`, which has `bytes` bytes, to be read page by page or as a whole.
+    pub(super) fn new(storage: &TableStorage, location: &str, bytes: u64, by_pages: bool) -> Self {
+        StoredFile {
+            storage: storage.clone(),
+            location: location.to_owned(),
+            bytes,
+            by_pages,
+        }
+    }
+
+    pub(super) fn location(&self) -> &str {
+        &self.location
+    }
+}
+
+/// Joins ranges, ascending, that lie close by one another: each with how many of `ranges` it has.
+fn joined(ranges: &[Range<u64>]) -> Vec<(Range<u64>, usize)> {
+    let mut all: Vec<(Range<u64>, usize)> = Vec::new();
+    for range in ranges {
+        match all.last_mut() {
+            Some((last, count))
+                if range.start >= last.end
+                    && range.start - last.end <= GAP_BYTES
+                    && range.end - last.start <= JOINED_BYTES =>
+            {
+                last.end = range.end;
+                *count += 1;
+            }
+            _ => all.push((range.clone(), 1)),
+        }
+    }
+    all
+}
+
 impl AsyncFileReader for StoredFile {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
         let read = async move {
             let bytes = self.storage.get_range(&self.location, range).await;
             bytes.map_err(|error| ParquetError::External(Box::new(error)))
+        };
+        read.boxed()
+    }
+
+    fn get_byte_ranges(
+        &mut self,
+        ranges: Vec<Range<u64>>,
+    ) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
+        let (storage, location) = (self.storage.clone(), self.location.clone());
+        let read = async move {
+            let reads = joined(&ranges).into_iter().map(|(joined, count)| {
+                let (storage, location) = (&storage, &location);
+                async move {
+                    let bytes = storage.get_range(location, joined.clone()).await;
+                    let bytes = bytes.map_err(|error| ParquetError::External(Box::new(error)));
+                    bytes.map(|bytes| (joined.start, count, bytes))
+                }
+            });
+            let reads: Vec<_> = reads.collect();
+            let mut reads = futures::stream::iter(reads).buffered(RANGES);
+            let (mut all, mut next) = (Vec::with_capacity(ranges.len()), ranges.iter());
+            while let Some((start, count, bytes)) = reads.try_next().await? {
+                let parts = next.by_ref().take(count);
+                let at = |offset: u64| usize::try_from(offset - start).unwrap_or(usize::MAX);
+                all.extend(parts.map(|part| bytes.slice(at(part.start)..at(part.end))));
+            }
+            Ok(all)
         };
         read.boxed()
     }
@@ -66,12 +135,7 @@ pub(crate) async fn read_footer(
     location: &str,
     bytes: u64,
 ) -> ParquetResult<ParquetMetaData> {
-    let mut file = StoredFile {
-        storage: storage.clone(),
-        location: location.to_owned(),
-        bytes,
-        by_pages: false,
-    };
+    let mut file = StoredFile::new(storage, location, bytes, false);
     let reader = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_BYTES));
     reader.load_and_finish(&mut file, bytes).await
 }
@@ -97,12 +161,7 @@ impl KeyColumns {
         field_ids: &[i32],
     ) -> Result<Self> {
         let unusable = |error: ParquetError| unusable(location, error);
-        let file = StoredFile {
-            storage: storage.clone(),
-            location: location.to_owned(),
-            bytes,
-            by_pages: false,
-        };
+        let file = StoredFile::new(storage, location, bytes, false);
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
         let builder = builder.map_err(unusable)?;
@@ -168,60 +227,6 @@ pub async fn read_key_columns(
     Ok(columns.rows())
 }
 
-/// Reads `rows`, ascending and each once, of the Parquet file at `location`, which has `bytes` bytes: all its
-/// columns, of these rows alone. Pages without such a row are not read.
-///
-/// # Errors
-///
-/// `ROW_MISSING` when the file has fewer rows, `INDEX_FILE_UNREADABLE`, or what the store says.
-pub(crate) async fn read_rows(
-    storage: &TableStorage,
-    location: &str,
-    bytes: u64,
-    rows: &[u32],
-) -> Result<Vec<RecordBatch>> {
-    let unusable = |error: ParquetError| unusable(location, error);
-    let file = StoredFile {
-        storage: storage.clone(),
-        location: location.to_owned(),
-        bytes,
-        by_pages: true,
-    };
-    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let builder = ParquetRecordBatchStreamBuilder::new_with_options(file, options).await;
-    let builder = builder.map_err(unusable)?;
-    let total = usize::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
-    let last = rows.last().map_or(0, |row| *row as usize);
-    if last >= total && !rows.is_empty() {
-        return Err(row_missing(location).with("row", last).with("rows", total));
-    }
-    let ranges = rows.iter().map(|row| *row as usize..*row as usize + 1);
-    let selection = RowSelection::from_consecutive_ranges(ranges, total);
-    let builder = builder
-        .with_row_selection(selection)
-        .with_batch_size(BATCH_ROWS);
-    let stream = builder.build().map_err(unusable)?;
-    let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(unusable)?;
-    let read: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    match read == rows.len() {
-        true => Ok(batches),
-        false => Err(row_missing(location)
-            .with("rows", read)
-            .with("expected", rows.len())),
-    }
-}
-
-/// A file has fewer rows than the index says.
-pub(crate) const ROW_MISSING: &str = "ROW_MISSING";
-
-fn row_missing(location: &str) -> SinkError {
-    SinkError::retriable(
-        ROW_MISSING,
-        "a file has fewer rows than the index of its table says; the index is built anew",
-    )
-    .with("file", crate::redact::foreign(location))
-}
-
 /// Returns the columns of a batch with these field ids, in this order.
 pub(crate) fn key_columns(
     batch: &RecordBatch,
@@ -259,7 +264,7 @@ fn missing(location: &str, id: i32) -> SinkError {
     .with("field_id", id)
 }
 
-fn unusable(location: &str, error: ParquetError) -> SinkError {
+pub(super) fn unusable(location: &str, error: ParquetError) -> SinkError {
     match find_sink_error(&error) {
         Some(store) => store.again(),
         None => unreadable(location).caused_by(error),
@@ -273,4 +278,32 @@ pub(super) fn unreadable(location: &str) -> SinkError {
         "a data file of a table with changes is no Parquet file that can be read, so its keys are not known; restore or rewrite it",
     )
     .with("file", crate::redact::foreign(location))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_lie_close_by_one_another_are_read_together() {
+        let far = JOINED_BYTES;
+        let ranges = [
+            0..100,
+            100..300,
+            1_000..2_000,
+            2_000 + GAP_BYTES + 1..3_000 + GAP_BYTES,
+            far..2 * far - 10,
+            2 * far - 10..2 * far + 10,
+            // Not in order: each for itself.
+            5..10,
+        ];
+        let expected = [
+            (0..2_000, 3),
+            (2_000 + GAP_BYTES + 1..3_000 + GAP_BYTES, 1),
+            (far..2 * far - 10, 1),
+            (2 * far - 10..2 * far + 10, 1),
+            (5..10, 1),
+        ];
+        assert_eq!(joined(&ranges), expected);
+    }
 }

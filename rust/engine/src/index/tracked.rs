@@ -276,14 +276,14 @@ impl Tracked {
         self.kept.keep_manifest(path, bytes);
     }
 
-    /// Checks that there is memory for the index with the keys of `delta`.
+    /// Checks that there is memory for the index with the changes of so many keys.
     ///
     /// # Errors
     ///
     /// Those of [`check_bytes`].
-    pub(crate) fn check_room(&self, delta: &Delta) -> Result<()> {
+    pub(crate) fn check_room(&self, keys: usize) -> Result<()> {
         let others = self.live.memory_bytes() + self.kept.memory_bytes();
-        let needed = self.index().bytes_with(delta).saturating_add(others as u64);
+        let needed = self.index().bytes_with(keys).saturating_add(others as u64);
         check_bytes(needed, self.allowed())
     }
 

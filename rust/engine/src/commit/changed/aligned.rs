@@ -1,74 +1,94 @@
-//! Columns of data files as the table has them now: by field ids, promoted, with nulls for columns that came
-//! later.
+//! Columns of data files as the table has them now: by field ids, promoted. What a file does not have, because
+//! the table got it later, is what readers take for it: the field's initial default, or null.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, StructArray, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Decimal128Array, FixedSizeBinaryArray,
+    Float32Array, Float64Array, Int32Array, Int64Array, ListArray, MapArray, RecordBatch,
+    StringArray, StructArray, UInt32Array, new_null_array,
+};
 use arrow_cast::cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType, Field, FieldRef, Fields, SchemaRef};
+use arrow_schema::{DataType, Field, Fields};
+use arrow_select::take::take;
 use frazil_core::{Result, SinkError};
+use iceberg::spec::{Literal, NestedFieldRef, PrimitiveLiteral, Type};
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 
-/// Returns the columns of `batch` as those of `schema`, in its order, each nullable.
+/// A row has values that are none of its table.
+pub(super) const UNREADABLE: &str = "ROW_UNREADABLE";
+
+/// A field of the table, and what it is in Arrow.
+type Wanted<'a> = (&'a NestedFieldRef, &'a Field);
+
+/// Returns the columns of `batch` that are wanted, in their order, each nullable.
 ///
 /// # Errors
 ///
-/// `ROW_UNREADABLE` when a column has a type that is none from before a promotion.
-pub(super) fn aligned(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<ArrayRef>> {
+/// `ROW_UNREADABLE` when a column has a type that is none from before a promotion, or a default that no value
+/// of its type is.
+pub(super) fn aligned<'a>(
+    batch: &RecordBatch,
+    wanted: impl IntoIterator<Item = Wanted<'a>>,
+) -> Result<Vec<ArrayRef>> {
     let (fields, columns) = (batch.schema_ref().fields(), batch.columns());
-    let column = |field: &FieldRef| match find(fields, columns, field) {
-        Some((column, from)) => array(&column, &from, field),
-        None => Ok(new_null_array(field.data_type(), batch.num_rows())),
-    };
-    schema.fields().iter().map(column).collect()
+    let wanted = wanted.into_iter();
+    let columns = wanted.map(|one| child((fields, columns), one, batch.num_rows()));
+    columns.collect()
 }
 
 fn id(field: &Field) -> Option<&String> {
     field.metadata().get(PARQUET_FIELD_ID_META_KEY)
 }
 
-fn find(fields: &Fields, columns: &[ArrayRef], wanted: &Field) -> Option<(ArrayRef, FieldRef)> {
-    let wanted = id(wanted)?;
+/// Returns the field that is wanted among those of a file or of a struct.
+fn child(
+    (fields, columns): (&Fields, &[ArrayRef]),
+    wanted: Wanted<'_>,
+    rows: usize,
+) -> Result<ArrayRef> {
     let mut all = fields.iter().zip(columns);
-    let (field, column) = all.find(|(field, _)| id(field) == Some(wanted))?;
-    Some((Arc::clone(column), Arc::clone(field)))
+    let found = id(wanted.1).and_then(|id_of| all.find(|(field, _)| id(field) == Some(id_of)));
+    match found {
+        Some((field, column)) => array(column, field, wanted),
+        None => missing(wanted, rows),
+    }
 }
 
-fn array(from: &ArrayRef, field: &Field, wanted: &Field) -> Result<ArrayRef> {
-    let made: Option<ArrayRef> = match (from.data_type(), wanted.data_type()) {
-        (have, want) if have == want => return Ok(Arc::clone(from)),
-        (DataType::Struct(_), DataType::Struct(fields)) => {
+fn array(from: &ArrayRef, field: &Field, wanted: Wanted<'_>) -> Result<ArrayRef> {
+    let (of, to) = wanted;
+    let misfit = || unfit(field, to);
+    let made: Option<ArrayRef> = match (from.data_type(), to.data_type(), of.field_type.as_ref()) {
+        (have, want, _) if have == want => return Ok(Arc::clone(from)),
+        (DataType::Struct(_), DataType::Struct(fields), Type::Struct(of)) => {
             let from = from.as_struct();
-            let columns =
-                fields
-                    .iter()
-                    .map(|field| match find(from.fields(), from.columns(), field) {
-                        Some((column, own)) => array(&column, &own, field),
-                        None => Ok(new_null_array(field.data_type(), from.len())),
-                    });
+            let own = (from.fields(), from.columns());
+            let wanted = of.fields().iter().zip(fields);
+            let columns = wanted.map(|(of, field)| child(own, (of, field), from.len()));
             let columns = columns.collect::<Result<Vec<_>>>()?;
             let nulls = from.nulls().cloned();
             let made = StructArray::try_new_with_length(fields.clone(), columns, nulls, from.len());
             made.ok().map(|made| Arc::new(made) as ArrayRef)
         }
-        (DataType::List(own), DataType::List(element)) => {
+        (DataType::List(own), DataType::List(element), Type::List(of)) => {
             let list = from.as_list::<i32>();
-            let values = array(list.values(), own, element)?;
+            let values = array(list.values(), own, (&of.element_field, element))?;
             let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
             let made = ListArray::try_new(Arc::clone(element), offsets, values, nulls);
             made.ok().map(|made| Arc::new(made) as ArrayRef)
         }
-        (DataType::Map(_, _), DataType::Map(entries, sorted)) => {
+        (DataType::Map(_, _), DataType::Map(entries, sorted), Type::Map(of)) => {
             let map = from.as_map();
             let DataType::Struct(fields) = entries.data_type() else {
-                return Err(unfit(field, wanted));
+                return Err(misfit());
             };
             // The names of entries are each library's own; key and value come in this order.
             let columns = map.entries().columns().iter().zip(map.entries().fields());
-            let columns = columns
-                .zip(fields)
-                .map(|((column, own), field)| array(column, own, field));
+            let of = [&of.key_field, &of.value_field];
+            let columns = columns.zip(fields).zip(of);
+            let columns =
+                columns.map(|(((column, own), field), of)| array(column, own, (of, field)));
             let columns = columns.collect::<Result<Vec<_>>>()?;
             let made = StructArray::try_new(fields.clone(), columns, None).ok();
             let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
@@ -77,16 +97,65 @@ fn array(from: &ArrayRef, field: &Field, wanted: &Field) -> Result<ArrayRef> {
             });
             made.map(|made| Arc::new(made) as ArrayRef)
         }
-        (have, want) if is_promotion(have, want) => {
-            let exact = CastOptions {
-                safe: false,
-                ..CastOptions::default()
-            };
-            cast_with_options(from, want, &exact).ok()
-        }
+        (have, want, _) if is_promotion(have, want) => exact(from, want),
         _ => None,
     };
-    made.ok_or_else(|| unfit(field, wanted))
+    made.ok_or_else(misfit)
+}
+
+fn exact(from: &ArrayRef, to: &DataType) -> Option<ArrayRef> {
+    let exact = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    cast_with_options(from, to, &exact).ok()
+}
+
+/// Returns a field of `rows` rows of a file that does not have it.
+fn missing((of, to): Wanted<'_>, rows: usize) -> Result<ArrayRef> {
+    let one = match (&of.initial_default, of.field_type.as_ref(), to.data_type()) {
+        (None, _, _) => return Ok(new_null_array(to.data_type(), rows)),
+        // The default of a struct is the empty one: each of its fields has its own.
+        (Some(Literal::Struct(_)), Type::Struct(of), DataType::Struct(fields)) => {
+            let wanted = of.fields().iter().zip(fields);
+            let columns = wanted.map(|(of, field)| missing((of, field), rows));
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            let made = StructArray::try_new_with_length(fields.clone(), columns, None, rows);
+            return Ok(Arc::new(made.map_err(|_| undefaulted(to))?));
+        }
+        (Some(Literal::Primitive(value)), _, kind) => one_of(value, kind),
+        (Some(_), _, _) => None,
+    };
+    let one = one.ok_or_else(|| undefaulted(to))?;
+    let all = UInt32Array::from(vec![0; rows]);
+    take(&one, &all, None).map_err(|error| undefaulted(to).caused_by(error))
+}
+
+/// Returns a value as an array of one row; `None` when the type has no such value.
+fn one_of(value: &PrimitiveLiteral, kind: &DataType) -> Option<ArrayRef> {
+    let one: ArrayRef = match (value, kind) {
+        (PrimitiveLiteral::Boolean(value), _) => Arc::new(BooleanArray::from(vec![*value])),
+        (PrimitiveLiteral::Int(value), _) => Arc::new(Int32Array::from(vec![*value])),
+        // Times are numbers of the unit that their type has.
+        (PrimitiveLiteral::Long(value), _) => Arc::new(Int64Array::from(vec![*value])),
+        (PrimitiveLiteral::Float(value), _) => Arc::new(Float32Array::from(vec![value.0])),
+        (PrimitiveLiteral::Double(value), _) => Arc::new(Float64Array::from(vec![value.0])),
+        (PrimitiveLiteral::String(value), _) => Arc::new(StringArray::from(vec![&**value])),
+        (PrimitiveLiteral::Int128(value), DataType::Decimal128(precision, scale)) => {
+            let one = Decimal128Array::from(vec![*value]);
+            Arc::new(one.with_precision_and_scale(*precision, *scale).ok()?)
+        }
+        (PrimitiveLiteral::UInt128(value), DataType::FixedSizeBinary(_)) => {
+            let bytes = value.to_be_bytes();
+            Arc::new(FixedSizeBinaryArray::try_from_iter([bytes].into_iter()).ok()?)
+        }
+        (PrimitiveLiteral::Binary(value), DataType::FixedSizeBinary(_)) => {
+            Arc::new(FixedSizeBinaryArray::try_from_iter([value].into_iter()).ok()?)
+        }
+        (PrimitiveLiteral::Binary(value), _) => Arc::new(BinaryArray::from(vec![&**value])),
+        _ => return None,
+    };
+    exact(&one, kind)
 }
 
 /// Tells whether values of a type are values of another one: of Iceberg's promotions, and where Arrow has
@@ -110,9 +179,19 @@ fn is_promotion(from: &DataType, to: &DataType) -> bool {
     }
 }
 
+fn undefaulted(to: &Field) -> SinkError {
+    SinkError::fatal(
+        UNREADABLE,
+        "a row that a change takes values from is from before a column whose initial default cannot be read: \
+         rewrite its file with another engine, or let the source send whole rows",
+    )
+    .with("column", to.name())
+    .with("type", to.data_type())
+}
+
 fn unfit(from: &Field, to: &Field) -> SinkError {
     SinkError::fatal(
-        "ROW_UNREADABLE",
+        UNREADABLE,
         "a row that a change takes values from has a column of a type that is not the table's: rewrite its \
          file with another engine, or let the source send whole rows",
     )
@@ -122,86 +201,5 @@ fn unfit(from: &Field, to: &Field) -> SinkError {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use arrow_array::types::{Int32Type, Int64Type};
-    use arrow_array::{Int32Array, Int64Array, StringArray};
-    use arrow_schema::Schema;
-
-    use super::*;
-
-    fn field(name: &str, id: i32, kind: DataType) -> Field {
-        let id = HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string())]);
-        Field::new(name, kind, true).with_metadata(id)
-    }
-
-    #[test]
-    fn columns_are_found_by_their_ids_and_promoted() {
-        let inner = Fields::from(vec![field("old", 4, DataType::Int32)]);
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(Int32Array::from(vec![Some(1), None])),
-            Arc::new(StringArray::from(vec!["a", "b"])),
-            Arc::new(StructArray::new(
-                inner.clone(),
-                vec![Arc::new(Int32Array::from(vec![7, 8]))],
-                None,
-            )),
-        ];
-        let schema = Schema::new(vec![
-            field("was", 1, DataType::Int32),
-            field("text", 2, DataType::Utf8),
-            field("s", 3, DataType::Struct(inner)),
-        ]);
-        let batch = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
-        let inner = Fields::from(vec![
-            field("more", 5, DataType::Utf8),
-            field("new", 4, DataType::Int64),
-        ]);
-        let now = Arc::new(Schema::new(vec![
-            field("text", 2, DataType::Utf8),
-            field("is", 1, DataType::Int64),
-            field("later", 9, DataType::Utf8),
-            field("s", 3, DataType::Struct(inner)),
-        ]));
-        let made = aligned(&batch, &now).unwrap();
-        let texts: Vec<_> = made[0].as_string::<i32>().iter().flatten().collect();
-        assert_eq!(texts, ["a", "b"]);
-        let numbers: Vec<_> = made[1].as_primitive::<Int64Type>().iter().collect();
-        assert_eq!(numbers, [Some(1), None]);
-        assert_eq!(made[2].null_count(), 2);
-        let inner = made[3].as_struct();
-        assert_eq!(inner.column(0).null_count(), 2);
-        let numbers = inner.column(1).as_primitive::<Int64Type>().values();
-        assert_eq!(numbers, &Int64Array::from(vec![7, 8]).values().clone());
-    }
-
-    #[test]
-    fn a_list_of_numbers_is_promoted() {
-        let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None])]);
-        let of = |kind| {
-            field(
-                "list",
-                1,
-                DataType::List(Arc::new(field("element", 2, kind))),
-            )
-        };
-        let schema = Schema::new(vec![field("list", 1, list.data_type().clone())]);
-        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(list)]).unwrap();
-        let now = Arc::new(Schema::new(vec![of(DataType::Int64)]));
-        let made = aligned(&batch, &now).unwrap();
-        let values = made[0].as_list::<i32>().value(0);
-        let values: Vec<_> = values.as_primitive::<Int64Type>().iter().collect();
-        assert_eq!(values, [Some(1), None]);
-    }
-
-    #[test]
-    fn a_type_that_is_no_promotion_is_refused() {
-        let schema = Arc::new(Schema::new(vec![field("n", 1, DataType::Int64)]));
-        let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-        let batch = RecordBatch::try_new(schema, vec![column]).unwrap();
-        let now = Arc::new(Schema::new(vec![field("n", 1, DataType::Int32)]));
-        let error = aligned(&batch, &now).unwrap_err();
-        assert_eq!(error.code(), "ROW_UNREADABLE");
-    }
-}
+#[path = "aligned_tests.rs"]
+mod tests;

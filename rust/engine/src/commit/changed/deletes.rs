@@ -25,7 +25,7 @@ use super::super::Layout;
 use super::super::manifest::{build as build_manifest, metadata_location};
 use super::super::replace::{Removed, ReplacePlace, replace_entries};
 use super::super::rewrite::EntryKey;
-use super::complete::{Making, complete};
+use super::complete::{Budget, Completed, Making, complete};
 use super::segments::NewManifest;
 use super::{
     Built, ChangedAttempt, ChangedTable, SegmentChanges, Unbuilt, Written, WrittenManifest,
@@ -53,7 +53,7 @@ pub(super) async fn build(
     (tracked, orders): (&mut Tracked, &KnownOrders),
     attempt: &ChangedAttempt<'_>,
     old: Vec<ManifestFile>,
-    parts: &[&SegmentChanges],
+    (parts, completed): (&[&SegmentChanges], &mut Option<Completed>),
     mut held: Draw,
 ) -> Result<(Built, Written), Unbuilt> {
     let mut located = compute(|| locate(tracked, orders, attempt, parts, &mut held)).await?;
@@ -66,9 +66,12 @@ pub(super) async fn build(
     let known = live.deletes_of(storage, &paths, kept).await?;
     let vectors = known.values().map(|known| known.vector.memory_bytes());
     held.resize(held.bytes() + vectors.sum::<usize>() as u64);
+    // Before anything is written: a later attempt would write it again.
+    tracked.check_room(located.keys())?;
     let making = (table, memory);
     let found = (&known, &mut located);
-    let files = make_rows(making, (tracked, orders), attempt, parts, found).await?;
+    let made = (parts, completed);
+    let files = make_rows(making, (tracked, orders), attempt, made, found).await?;
     note_leaving((tracked, parts), &known, &mut located);
     failpoint::pass("commit.after-complete")?;
     let vector_of = |number| {
@@ -76,7 +79,7 @@ pub(super) async fn build(
         Some(&known.vector)
     };
     let (made, noted) = compute(|| located.resolve(tracked.index(), vector_of)).await?;
-    tracked.check_room(&made.delta)?;
+    tracked.check_room(made.delta.len())?;
     failpoint::pass("commit.after-resolve")?;
     let mut work = Work {
         attempt,
@@ -124,24 +127,27 @@ async fn make_rows(
     (table, memory): (&ChangedTable, &Arc<Memory>),
     (tracked, orders): (&Tracked, &KnownOrders),
     attempt: &ChangedAttempt<'_>,
-    parts: &[&SegmentChanges],
+    (parts, completed): (&[&SegmentChanges], &mut Option<Completed>),
     (known, located): (&Known, &mut LocatedChanges),
 ) -> Result<Vec<DataFile>, Unbuilt> {
     let making = Making {
         table,
         memory,
+        budget: Budget::of(memory.room()),
         tracked,
         attempt,
         parts,
         known,
         orders,
     };
-    let completed = complete(making, located.incomplete()).await?;
+    let Some(completed) = complete(making, located.incomplete(), completed).await? else {
+        return Ok(Vec::new());
+    };
     let files = completed.files.iter();
     let files = files.map(|file| IndexedFile::new(file.file_path(), file.record_count()));
     let files = files.collect::<Result<Vec<_>>>()?;
     located.complete(files, &completed.rows, completed.nulled)?;
-    Ok(completed.files)
+    Ok(completed.files.clone())
 }
 
 /// Keeps in mind where the rows lie that get another key with a later record.
