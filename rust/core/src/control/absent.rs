@@ -88,7 +88,11 @@ mod tests {
         let short = TopicPartition::new("orders", 0);
         let other = TopicPartition::new("orders", 1);
         let record = |of: &TopicPartition, offset| (of.clone(), offset);
-        let few = BTreeSet::from([record(&short, 7), record(&other, 7), record(&short, 1 << 40)]);
+        let few = BTreeSet::from([
+            record(&short, 7),
+            record(&other, 7),
+            record(&short, 1 << 40),
+        ]);
         let named = AbsentRecords::of(&few);
         assert_eq!(BTreeSet::from_iter(named.records()), few);
         let text = serde_json::to_string(&named).unwrap();
@@ -112,7 +116,16 @@ mod tests {
         let many: BTreeSet<_> = many.collect();
         let named = AbsentRecords::of(&many);
         let text = serde_json::to_string(&named).unwrap();
-        assert!(text.len() <= BYTES_MAX && text.len() > BYTES_MAX / 2, "{}", text.len());
-        assert!(named.records().iter().eq(many.iter().take(named.records().len())));
+        assert!(
+            text.len() <= BYTES_MAX && text.len() > BYTES_MAX / 2,
+            "{}",
+            text.len()
+        );
+        assert!(
+            named
+                .records()
+                .iter()
+                .eq(many.iter().take(named.records().len()))
+        );
     }
 }

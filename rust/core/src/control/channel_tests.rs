@@ -1,5 +1,6 @@
 use super::*;
 use crate::commit::test_support;
+use crate::control::absent::AbsentRecords;
 
 const WID: &str = "0123456789abcdef";
 const HOUR: u64 = 3_600_000;
@@ -301,6 +302,7 @@ fn nothing_of_a_session_follows_a_segment_that_was_lost() {
         Answer::Fenced { epoch: 2 },
         Answer::Rejected {
             reason: "x".to_owned(),
+            absent: AbsentRecords::default(),
         },
         Answer::Blocked {
             reason: "x".to_owned(),

@@ -244,14 +244,16 @@ fn answers() -> impl Strategy<Value = Answer> {
     prop_oneof![
         (any::<Option<i64>>(), proptest::option::of(stamp))
             .prop_map(|(snapshot_id, stamp)| Answer::Durable { snapshot_id, stamp }),
-        (".{0,40}", proptest::collection::btree_set(0..NUMBER_MAX, 0..4)).prop_map(
-            |(reason, offsets)| {
+        (
+            ".{0,40}",
+            proptest::collection::btree_set(0..NUMBER_MAX, 0..4)
+        )
+            .prop_map(|(reason, offsets)| {
                 let partition = TopicPartition::new("orders", 3);
                 let records = offsets.iter().map(|one| (partition.clone(), *one as i64));
                 let absent = AbsentRecords::of(&records.collect());
                 Answer::Rejected { reason, absent }
-            }
-        ),
+            }),
         ".{0,40}".prop_map(|reason| Answer::Blocked { reason }),
         Just(Answer::Expired),
         Just(Answer::Missing),

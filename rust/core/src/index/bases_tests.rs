@@ -64,11 +64,24 @@ fn mention(key: u128, offset: i64) -> Change {
 }
 
 fn find(index: &Index, known: &KnownOrders, changes: &[Change]) -> Vec<(u128, Vec<Base>)> {
+    let located = locate(index, known, changes, &[]);
+    let found = located.incomplete().iter();
+    found.map(|one| (one.key.0, one.bases.clone())).collect()
+}
+
+/// The rows of the keys `leaving` get other keys with their deletes.
+fn locate(
+    index: &Index,
+    known: &KnownOrders,
+    changes: &[Change],
+    leaving: &[u128],
+) -> LocatedChanges {
     let mut run = KeyRun::default();
     for (key, effect, offset, order) in changes {
         let is_mention = order.as_deref().and_then(<[u8]>::last) == Some(&0);
         let change = RunChange::new(KeyNumber(*key), *effect, (0, *offset));
-        let change = change.moving(is_mention);
+        let leaves = leaving.contains(key) && *effect == Effect::Delete && !is_mention;
+        let change = change.moving(is_mention).leaving(leaves);
         run.push(&change, order.as_deref().map(Order::of)).unwrap();
     }
     run.sort();
@@ -87,8 +100,7 @@ fn find(index: &Index, known: &KnownOrders, changes: &[Change]) -> Vec<(u128, Ve
     let mut located = LocatedChanges::begin(index, files.clone());
     located.add(index, known, &parts).unwrap();
     located.finish();
-    let found = located.incomplete().iter();
-    found.map(|one| (one.key.0, one.bases.clone())).collect()
+    located
 }
 
 fn nothing_known() -> KnownOrders {
@@ -242,6 +254,40 @@ fn a_key_may_have_any_number_of_changes_that_lack_values() {
     let below = (0..CHANGES - 1).rev();
     let below = below.map(|number| Base::Pending(0, row(0, number)));
     assert!(found.bases.iter().copied().eq(below.chain([OF_TABLE])));
+}
+
+// A commit in which many rows change their keys has room for those whose new rows come later.
+#[test]
+fn rows_are_kept_in_mind_whose_new_row_is_not_in_the_commit() {
+    let left = |changes: &[Change], leaving: &[u128]| {
+        let mut located = locate(&index(&[1, 2, 3]), &nothing_known(), changes, leaving);
+        let left = located.take_leaving().into_iter();
+        left.map(|one| (one.key.0, one.row)).collect::<Vec<_>>()
+    };
+    let of_table = |at| Some(Base::Table(row(TABLE, at)));
+    let moved = [
+        delete(3, 4),
+        delete(1, 5),
+        mention(1, 5),
+        lacking(9, 0, 5),
+        delete(2, 6),
+    ];
+    // In the order of their records.
+    let both = [(3, of_table(2)), (2, of_table(1))];
+    assert_eq!(left(&moved, &[1, 2, 3]), both);
+    // The row of another change of the key answers nothing.
+    let other = [delete(1, 5), mention(1, 4), lacking(9, 0, 4)];
+    assert_eq!(left(&other, &[1]).len(), 1);
+    // A row that only goes is not asked for.
+    assert_eq!(left(&moved, &[]), []);
+    // What the key had then, not what the table had.
+    let changed = [put(1, 0, 4), delete(1, 5)];
+    let new = Some(Base::New(0, row(0, 0)));
+    assert_eq!(left(&changed, &[1]), [(1, new)]);
+    let lacked = [lacking(1, 0, 4), delete(1, 5)];
+    assert_eq!(left(&lacked, &[1]), [(1, None)]);
+    let gone = [delete(1, 4), delete(1, 5)];
+    assert_eq!(left(&gone, &[1]), [(1, None)]);
 }
 
 #[test]

@@ -155,13 +155,7 @@ impl Orders {
 
     /// Takes in that the table has the commit `commit_id`, whose snapshot is `snapshot_id`, with what is
     /// `noted` of it.
-    pub(super) fn commit(
-        &mut self,
-        commit_id: Uuid,
-        snapshot_id: i64,
-        noted: &Noted,
-        now_ms: i64,
-    ) {
+    pub(super) fn commit(&mut self, commit_id: Uuid, snapshot_id: i64, noted: &Noted, now_ms: i64) {
         self.expected = None;
         if let Some(seen) = &mut self.seen {
             seen.commit_id = Some(commit_id);

@@ -170,7 +170,7 @@ impl Owner {
 
     /// Takes in what the table shows of the last attempt.
     pub(crate) fn settle(&mut self, view: &View, now_ms: i64) -> Result<()> {
-        let Some(pending) = self.pending.take() else {
+        let Some(mut pending) = self.pending.take() else {
             return Ok(());
         };
         let is_there = pending.settle(view, (WID, BRANCH), &mut self.orders, now_ms)?;

@@ -266,9 +266,7 @@ pub(super) fn answer_to(offer: Offer) -> Option<Said> {
             snapshot_id: None,
             stamp: None,
         }),
-        Offer::Dead => Some(Said::Rejected {
-            reason: "its session has ended".to_owned(),
-        }),
+        Offer::Dead => Some(Said::unseen("its session has ended")),
     }
 }
 
