@@ -271,7 +271,6 @@ async fn a_commit_lets_go_what_the_one_before_has_read() {
     assert_eq!(letters(&table.committer.commit(all).await), "DDDDDDDD");
     assert_eq!(table.world.snapshots().await, before + 8);
     let more = memory.usage().peak - held;
-    println!("MORE {more}");
     assert!(more < 700_000, "{more} bytes");
     drop(others);
     table.check().await;

@@ -226,7 +226,6 @@ async fn rows_are_made_a_part_at_a_time() {
     table.check().await;
     let after = memory.usage();
     let more = after.peak - before.held;
-    println!("MORE {more}");
     assert!(more < 2_000_000, "{more} bytes");
     assert!(!after.uses.contains("commits="), "{after:?}");
 }
