@@ -49,7 +49,7 @@ pub(super) type Known = BTreeMap<Arc<str>, KnownDeletes>;
 
 /// Resolves `parts`, the changes of the attempt's segments, and writes what they come to.
 pub(super) async fn build(
-    (table, memory): (&ChangedTable, &Arc<Memory>),
+    making: (&ChangedTable, &Arc<Memory>),
     (tracked, orders): (&mut Tracked, &KnownOrders),
     attempt: &ChangedAttempt<'_>,
     old: Vec<ManifestFile>,
@@ -66,9 +66,6 @@ pub(super) async fn build(
     let known = live.deletes_of(storage, &paths, kept).await?;
     let vectors = known.values().map(|known| known.vector.memory_bytes());
     held.resize(held.bytes() + vectors.sum::<usize>() as u64);
-    // Before anything is written: a later attempt would write it again.
-    tracked.check_room(located.keys())?;
-    let making = (table, memory);
     let found = (&known, &mut located);
     let made = (parts, completed);
     let files = make_rows(making, (tracked, orders), attempt, made, found).await?;
@@ -130,6 +127,8 @@ async fn make_rows(
     (parts, completed): (&[&SegmentChanges], &mut Option<Completed>),
     (known, located): (&Known, &mut LocatedChanges),
 ) -> Result<Vec<DataFile>, Unbuilt> {
+    // Before anything is written: a later attempt would write it again.
+    tracked.check_room(located.keys())?;
     let making = Making {
         table,
         memory,
