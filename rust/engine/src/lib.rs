@@ -31,6 +31,8 @@ pub mod runtime;
 pub mod session;
 pub mod storage;
 #[cfg(test)]
+mod test_config;
+#[cfg(test)]
 mod test_server;
 pub mod writer;
 

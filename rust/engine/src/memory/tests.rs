@@ -1,28 +1,17 @@
-use std::collections::BTreeMap;
-
 use frazil_core::config::{Level, SinkConfig};
 use frazil_core::memory::LimitKind;
 
 use super::*;
+use crate::test_config::sound_config;
 
 const MIB: u64 = 1 << 20;
 
 fn config(changes: &[(&str, &str)]) -> SinkConfig {
-    let sound = [
-        ("name", "orders"),
-        ("topics", "orders"),
-        ("iceberg.catalog.type", "sql"),
-        ("iceberg.catalog.uri", "sqlite:/tmp/catalog.db"),
-        ("iceberg.catalog.warehouse", "file:///tmp/warehouse"),
-        ("iceberg.tables", "db.orders"),
+    let worker = [
         ("tasks.max", "8"),
         ("frazil.internal.heap-max-bytes", "536870912"),
     ];
-    let all = sound.iter().chain(changes);
-    let settings: BTreeMap<String, String> = all
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
-    SinkConfig::start(&settings).expect("sound").0
+    sound_config(&[&worker, changes].concat())
 }
 
 fn container(mib: u64) -> Arc<Memory> {

@@ -397,15 +397,22 @@ impl Task {
 
     /// Lets time pass, as Connect does, until the offset of partition 0 is `offset`.
     pub(crate) fn until_durable(&self, offset: i64) {
+        self.until_all_durable(&[(p(0), offset)]);
+    }
+
+    /// Lets time pass, as Connect does, until each partition's offset is the one that is asked for.
+    pub(crate) fn until_all_durable(&self, asked: &[(TopicPartition, i64)]) {
         let limit = Instant::now() + PATIENCE;
         loop {
             let effects = self.tick();
             assert_eq!(effects.rewinds, vec![], "no rewind was expected");
-            let durable = self.pre_commit(0, offset);
-            if durable == Some(offset) {
+            let request = Request::PreCommit(asked.to_vec());
+            let mut durable = self.control(&request).unwrap().durable;
+            durable.sort();
+            if durable == asked {
                 return;
             }
-            assert!(Instant::now() < limit, "still at {durable:?} of {offset}");
+            assert!(Instant::now() < limit, "still at {durable:?} of {asked:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

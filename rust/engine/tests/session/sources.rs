@@ -15,7 +15,12 @@ use crate::bed::{Bed, TOPIC, Task};
 const TABLE: &str = "db.orders";
 const SALT: &str = "sixteen letters or more";
 
-fn put(task: &Task, first: i64, schema: Option<&SourceSchema>, values: Vec<Value>) {
+fn frame(
+    task: &Task,
+    first: i64,
+    schema: Option<&SourceSchema>,
+    values: Vec<Value>,
+) -> FrameBuilder {
     let rows = (first..)
         .zip(values)
         .map(|(offset, value)| Row::new(TOPIC, 0, offset).value(value));
@@ -26,8 +31,12 @@ fn put(task: &Task, first: i64, schema: Option<&SourceSchema>, values: Vec<Value
         }
         None => FrameBuilder::schemaless(),
     };
+    frame.rows(rows)
+}
+
+fn put(task: &Task, first: i64, schema: Option<&SourceSchema>, values: Vec<Value>) {
     task.tick();
-    let effects = task.try_put(&frame.rows(rows)).unwrap();
+    let effects = task.try_put(&frame(task, first, schema, values)).unwrap();
     assert_eq!(effects.rejected, vec![]);
 }
 
@@ -107,11 +116,9 @@ fn bits_and_large_unsigned_numbers_stay_what_they_are() {
         row(2, &[0xff, 0x0f], 1 << 63, Value::Bool(true)),
     ];
     put(&task, 0, Some(&of(SourceKind::Boolean)), values);
-    let later = of(SourceKind::Int16);
-    let id = task.session.register_schema(&later.to_bytes()).unwrap();
-    let number = Row::new(TOPIC, 0, 3).value(row(3, &[0, 0], 3, Value::Int16(1)));
-    let frame = FrameBuilder::with_value_schema(id, later).rows([number]);
-    let refused = task.try_put(&frame).unwrap().rejected;
+    let number = vec![row(3, &[0, 0], 3, Value::Int16(1))];
+    let later = frame(&task, 3, Some(&of(SourceKind::Int16)), number);
+    let refused = task.try_put(&later).unwrap().rejected;
     assert_eq!(refused.len(), 1);
     assert_eq!(refused[0].offset, 3);
     assert_eq!(refused[0].code, "VALUE_NOT_CONVERTIBLE");

@@ -547,13 +547,8 @@ fn changes_of_several_workers_go_through_the_topic() {
         let cluster = Cluster::start(&bed, 2, NO_FAULTS);
         let tasks = [task(&bed, 0, &[0]), task(&bed, 1, &[1])];
         let until_durable = |offset: i64| {
-            let limit = Instant::now() + Duration::from_secs(40);
             for (partition, task) in (0..).zip(&tasks) {
-                while task.pre_commit(partition, offset) != Some(offset) {
-                    assert_eq!(task.tick().rewinds, vec![]);
-                    assert!(Instant::now() < limit, "not at {offset}");
-                    std::thread::sleep(POLL);
-                }
+                task.until_all_durable(&[(p(partition), offset)]);
             }
         };
         let put = |first: i64, note: Option<&str>, ids: i64| {

@@ -12,7 +12,6 @@ use frazil_core::change::pending::pending_schema;
 use frazil_core::change::{Order, PendingFile};
 use frazil_core::commit::plan;
 use frazil_core::commit::summary::{counters, operation};
-use frazil_core::config::SinkConfig;
 use frazil_core::control::segment::FileCounts;
 use frazil_core::index::{KeyForm, KeyHasher, KeyNumber, Location};
 use iceberg::arrow::schema_to_arrow_schema;
@@ -30,6 +29,7 @@ use crate::delete::{FileDeletes, KnownDeletes, LiveFiles, write_deletes};
 use crate::index::read_key_columns;
 use crate::keyrun::{Effect, KeyRun, KeyRunIdentity, RunChange, write_key_run};
 use crate::memory::{Account, Memory};
+use crate::test_config::sound_config;
 use crate::writer::{TableWriter, TableWriterConfig};
 
 /// `(id, part, v)`.
@@ -141,17 +141,7 @@ pub(super) fn with_memory(table: &mut Changed) -> Arc<Memory> {
 /// As [`with_memory`], of which a task has its guarantee, and as much is left.
 pub(super) fn with_pool(table: &mut Changed) -> (Arc<Memory>, Account) {
     let memory = with_memory(table);
-    let settings = [
-        ("name", "orders"),
-        ("topics", "orders"),
-        ("iceberg.catalog.type", "sql"),
-        ("iceberg.catalog.uri", "sqlite:/tmp/catalog.db"),
-        ("iceberg.catalog.warehouse", "file:///tmp/warehouse"),
-        ("iceberg.tables", "db.orders"),
-        ("frazil.memory.max.bytes", "67108864"),
-    ];
-    let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let config = SinkConfig::start(&settings.into()).unwrap().0;
+    let config = sound_config(&[("frazil.memory.max.bytes", "67108864")]);
     let account = memory.join(&config).unwrap();
     (memory, account)
 }

@@ -3,16 +3,15 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use async_trait::async_trait;
-use frazil_core::Result;
-use frazil_core::config::SinkConfig;
-
 use super::*;
 use crate::catalog::{CommitOutcome, TableCommit};
 use crate::commit::Sight;
 use crate::commit::create::evolve_schema;
 use crate::hub::{Hub, HubConfig, TableHub, TableIdentKey, TableKey};
 use crate::runtime::Runtime;
+use crate::test_config::sound_config;
+use async_trait::async_trait;
+use frazil_core::Result;
 
 /// A catalog that counts what it is asked.
 #[derive(Debug)]
@@ -187,16 +186,7 @@ async fn manifests_that_were_just_seen_are_not_looked_for() {
 
 /// The hub of a connector, and its part for the table, which commits once an hour.
 fn hub(world: &World, name: &str, over_topic: bool) -> (Arc<Hub>, Arc<TableHub>) {
-    let settings = [
-        ("name", name),
-        ("topics", "t"),
-        ("iceberg.catalog.type", "sql"),
-        ("iceberg.catalog.uri", "sqlite:/nowhere/catalog.db"),
-        ("iceberg.catalog.warehouse", "file:///nowhere"),
-        ("iceberg.tables", "db.t"),
-    ];
-    let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let config = SinkConfig::start(&settings.into()).unwrap().0;
+    let config = sound_config(&[("name", name), ("iceberg.tables", "db.t")]);
     let config = HubConfig {
         over_topic,
         ..HubConfig::of(&config)

@@ -3,12 +3,11 @@
 use iceberg::spec::ManifestEntryRef;
 use iceberg::{TableRequirement, TableUpdate};
 
-use frazil_core::config::SinkConfig;
-
 use super::faults::{Fault, Faulty};
 use super::*;
 use crate::catalog::{CommitOutcome, TableCommit};
 use crate::memory::Memory;
+use crate::test_config::sound_config;
 
 /// What a reader knows of a file: who added it, its sequence numbers, the id of its first row, and
 /// its rows.
@@ -193,17 +192,7 @@ async fn a_merge_survives_lost_races() {
 #[tokio::test]
 async fn manifests_are_merged_without_room_in_the_pool() {
     let memory = Memory::new(None);
-    let settings = [
-        ("name", "orders"),
-        ("topics", "t"),
-        ("iceberg.catalog.type", "sql"),
-        ("iceberg.catalog.uri", "sqlite:/nowhere/catalog.db"),
-        ("iceberg.catalog.warehouse", "file:///nowhere"),
-        ("iceberg.tables", "db.t"),
-        ("frazil.memory.max.bytes", "33554432"),
-    ];
-    let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let config = SinkConfig::start(&settings.into()).unwrap().0;
+    let config = sound_config(&[("frazil.memory.max.bytes", "33554432")]);
     let task = memory.join(&config).unwrap();
     assert_eq!(memory.room(), 0);
     let world = World::new(FormatVersion::V2).await;

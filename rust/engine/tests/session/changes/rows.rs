@@ -202,19 +202,7 @@ fn of_two_topics_with_the_same_keys_the_last_arrival_counts() {
             .value(row(id, note))
     };
     let until = |orders: i64, others: i64| {
-        let limit = std::time::Instant::now() + std::time::Duration::from_secs(40);
-        let asked = vec![(p(0), orders), (returns.clone(), others)];
-        loop {
-            let request = frazil_core::wire::Request::PreCommit(asked.clone());
-            let mut durable = task.control(&request).expect("an answer").durable;
-            durable.sort();
-            if durable == asked {
-                break;
-            }
-            task.tick();
-            assert!(std::time::Instant::now() < limit, "{durable:?}");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        task.until_all_durable(&[(p(0), orders), (returns.clone(), others)]);
     };
     put(
         &task,
@@ -259,16 +247,7 @@ fn two_tasks_change_rows_of_one_table() {
         );
     }
     one.until_durable(30);
-    let limit = std::time::Instant::now() + std::time::Duration::from_secs(40);
-    let asked = || {
-        let request = frazil_core::wire::Request::PreCommit(vec![(p(1), 30)]);
-        two.control(&request).expect("an answer").durable
-    };
-    while asked() != [(p(1), 30)] {
-        two.tick();
-        assert!(std::time::Instant::now() < limit);
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    two.until_all_durable(&[(p(1), 30)]);
     let rows = seen(&bed, TABLE);
     assert_eq!(rows.len(), 20);
     assert!(
